@@ -333,6 +333,8 @@ impl Log {
             flush_count: state.flushes_total,
         };
         state.tail += header_bytes + payload_bytes;
+        assert!(u64::from(state.tail) <= zone_bytes, "a batch stays within its segment");
+        assert!(!state.gate_closed && state.last_time > last, "a write after all before it");
         state.last_seq = last_seq;
         segment.last_seq.store(last_seq, Ordering::Release);
         segment.end.store(state.tail, Ordering::Release);
@@ -451,6 +453,7 @@ impl Log {
         mine.ended = true;
         while state.in_flight.front().is_some_and(|f| f.ended) {
             let front = state.in_flight.pop_front().expect("just seen");
+            assert!(front.last_seq > state.stable, "batches end in the order of their seqs");
             state.stable = front.last_seq;
         }
         drop(state);
@@ -515,6 +518,7 @@ impl Log {
             Err(E::from(Error::refused()))
         } else {
             state.looked = true;
+            assert_eq!(state.stable, state.last_seq, "nothing is in flight behind a closed gate");
             let mut gate = Gate { log: self, state: &mut state };
             match catch_unwind(AssertUnwindSafe(|| f(&mut gate))) {
                 Ok(outcome) => outcome,
@@ -641,6 +645,8 @@ impl LogState {
     }
 
     fn push_time(&mut self) {
+        let last = self.times.last();
+        assert!(last.is_none_or(|last| last.seq.0 < self.last_seq), "times in the order of seqs");
         self.times.push(TimeEntry {
             time: self.last_time,
             seq: Seq(self.last_seq),

@@ -114,7 +114,10 @@ impl ExtentWriter {
 
     fn write_out(&mut self) -> Result<()> {
         if let Some((zone, page)) = self.gathered_at.take() {
-            let offset = self.store.zone_offset(zone) + u64::from(page) * PAGE_BYTES as u64;
+            let within = u64::from(page) * PAGE_BYTES as u64;
+            let end = within + self.gathered.len() as u64;
+            assert!(end <= self.store.zone_bytes && end.is_multiple_of(PAGE_BYTES as u64));
+            let offset = self.store.zone_offset(zone) + within;
             self.store.write(offset, &[IoSlice::new(&self.gathered)])?;
             self.io.count(IoKind::MapWrite, self.gathered.len() as u64);
             self.gathered.clear();

@@ -203,6 +203,8 @@ impl Timeline {
         *newest = Newest::default();
         state.frozen.drain(..flushed);
         if let Some(run) = run {
+            let first = state.runs.first();
+            assert!(first.is_none_or(|first| first.order < run.order), "above all others");
             state.runs.insert(0, run);
         }
     }
@@ -215,7 +217,9 @@ impl Timeline {
             .iter()
             .position(|r| merged.contains(&r.id))
             .expect("merged runs stay until replaced");
-        state.runs.retain(|r| !merged.contains(&r.id));
+        let there = state.runs[place..].iter().take_while(|r| merged.contains(&r.id)).count();
+        assert_eq!(there, merged.len(), "merged runs are neighbours, each there once");
+        state.runs.drain(place..place + there);
         if let Some(run) = successor {
             state.runs.insert(place, run);
         }

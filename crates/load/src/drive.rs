@@ -48,7 +48,7 @@ pub trait Target: Send + Sync {
 
 impl Target for Volume {
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        // The volume's own, which it has from a room below it.
+        // The volume's own, which it has from a storey below it.
         Ok((**self).read(offset, buffer)?)
     }
 

@@ -19,123 +19,114 @@ pub mod registry;
 pub mod run_figures;
 pub mod samples;
 pub mod space;
+pub mod volumes;
 
-use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use block::BlockDevice;
-use env::RankedMutex;
+use env::{Rank, RankedGuard, RankedMutex};
 
-use crate::catalogue::GroupRecord;
-use crate::catalogue::tables;
-use crate::core::Core;
-use crate::jobs::dedup::progress::Dedup;
-use crate::jobs::merges::Merges;
-use crate::jobs::meter::Meter;
-use crate::jobs::room::Standing;
-use crate::jobs::scrub_plan::progress::Scrubbing;
-use crate::past::copy_job::CopyJob;
-use crate::pool::arrays::Members;
-use crate::pool::registry::Registry;
-use crate::retention::group_schedule::GroupSchedule;
+use crate::catalogue::{ScrubRecord, ScrubScheduleRecord, tables};
+use crate::jobs::meter::Limits;
+use crate::jobs::parts::Parts;
+use crate::jobs::scheduler::{Failures, NAP_NS, Scheduler};
+use crate::jobs::scrub_plan::progress::Scrubs;
+use crate::retention::groups::Groups;
 use crate::types::{AuditRecord, Budget, PoolStatus};
 use crate::volume::Volume;
-use crate::{Error, ErrorKind, Result};
+use crate::{ErrorKind, Result};
 
 /// An open pool: its volumes, what they share, and the background work over all of them.
 ///
 /// Invariant: background work (flushing maps, merging, reclaiming) is done by one thread at a time,
 /// under `work`.
 pub struct Engine {
-    /// The right to do background work, and the merges under way.
-    pub(crate) work: RankedMutex<Merges>,
-    /// Searches for equal blocks; they change under `work`.
-    pub(crate) dedup: RankedMutex<Dedup>,
-    /// Copies under way from outside, by timeline; they change under `work`.
-    pub(crate) copies: RankedMutex<BTreeMap<u64, CopyJob>>,
-    /// The volumes.
-    pub(crate) registry: Registry,
-    /// The core that they share.
-    pub(crate) core: Arc<Core>,
-    /// The work of the last step can wait for clients, and so can the next.
-    pub(crate) can_wait: AtomicBool,
-    /// How things stood when no room could be made last.
-    pub(crate) refused: RankedMutex<Option<Standing>>,
-    /// The members, if it is on a stack of them.
-    pub(crate) members: Members,
-    /// When what was healed was written down last, on the monotonic clock.
-    pub(crate) healed_noted_ns: AtomicU64,
-    /// Bytes of memory for maps and caches.
-    pub(crate) memory_bytes: u64,
-    /// The right to share it out.
-    pub(crate) sharing: RankedMutex<()>,
-    /// Groups by name; they change under the books.
-    pub(crate) groups: RankedMutex<BTreeMap<String, GroupRecord>>,
-    /// Schedules of groups with what they made, by the group's id; they change under the books.
-    pub(crate) group_schedules: RankedMutex<BTreeMap<u64, GroupSchedule>>,
+    parts: Arc<Parts>,
+    /// The background work, and the right to do some.
+    pub(crate) work: RankedMutex<Scheduler>,
+    /// What failed of it.
+    failures: Failures,
     /// Scrubs of everything.
-    pub(crate) scrubbing: Scrubbing,
-    /// Keeps them to their limit.
-    pub(crate) scrub_rate: Meter,
-    /// The right to run schedules.
-    pub(crate) scheduling: RankedMutex<()>,
+    pub(crate) scrubs: Arc<Scrubs>,
+    /// How fast scrubs and rebuilds may be.
+    pub(crate) limits: Limits,
+}
+
+impl Deref for Engine {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
 }
 
 impl Engine {
-    /// The volume with this name.
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub fn volume(&self, name: &str) -> Result<Arc<Volume>> {
-        self.registry.named(name).ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, format!("there is no volume {name}"))
-                .with_hint("`hindsight volume list` names them")
-        })
+    /// Over groups and volumes, with what the catalogue says of scrubs; background work begins with
+    /// the next step.
+    pub fn new(
+        groups: Groups,
+        scrubs: (Option<ScrubRecord>, Option<ScrubScheduleRecord>),
+    ) -> Engine {
+        let (parts, limits) = (Arc::new(Parts::new(groups)), Limits::default());
+        let failures = Arc::new(RankedMutex::new(Rank::Noted, Vec::new()));
+        let scrubs = Arc::new(Scrubs::load(&parts, scrubs));
+        let scheduler = Scheduler::new(&parts, &scrubs, &limits, &failures);
+        Engine { parts, work: RankedMutex::new(Rank::Work, scheduler), failures, scrubs, limits }
     }
 
-    /// Memory that it may use: caches have half of it.
-    #[must_use]
-    pub fn memory_bytes(&self) -> u64 {
-        self.memory_bytes
-    }
-
-    /// All volumes by name.
-    #[must_use]
-    pub fn volumes(&self) -> Vec<Arc<Volume>> {
-        self.registry.served()
-    }
-
-    /// Refuses writes from now on, as after a failed write: what runs here is found to be broken.
-    /// Reads go on; whoever waits to write is told.
-    pub fn refuse_writes(&self) {
-        self.core.store.fail();
-        for volume in self.registry.all() {
-            volume.log().wake();
-        }
-    }
-
-    pub(crate) fn check_open(&self) -> Result<()> {
-        if self.core.is_closed() {
-            return Err(Error::new(ErrorKind::Refused, "the pool is closed"));
-        }
-        Ok(())
-    }
-
-    /// Does some background work; true when there is more to do now.
+    /// Does some background work, as much as it is told, and rests for no client; true when there
+    /// is more to do now. Whoever has a thread for it calls [`Pool::turn`].
     ///
     /// # Errors
     /// `Refused`, `Corrupt`, `Io`; `Full` when there is no room even for reclaiming.
     pub fn step(&self, budget: Budget) -> Result<bool> {
-        if self.core.is_closed() || self.core.store.has_failed() {
-            return Ok(false);
-        }
-        // Before, not within: a capture may make room, which is background work itself.
-        self.run_due();
-        self.step_work(budget)
+        self.step_jobs(budget, None)
     }
 
-    /// Does what is due by the clock: for whoever rests between steps.
+    /// Does some of one kind of background work alone; true when there is more to do now.
+    ///
+    /// # Errors
+    /// Those of the work.
+    pub fn step_job(&self, job: &str, budget: Budget) -> Result<bool> {
+        self.step_jobs(budget, Some(job))
+    }
+
+    fn step_jobs(&self, budget: Budget, only: Option<&str>) -> Result<bool> {
+        let Some(mut work) = self.try_work() else { return Ok(false) };
+        Ok(work.round(Some(budget.bytes), only)?.is_more())
+    }
+
+    /// Does some background work if it is time for that, and says how long its thread is to rest
+    /// before the next turn. Failures are told by [`Pool::failures`].
+    pub fn turn(&self) -> Duration {
+        let rest_ns = self.try_work().map_or(NAP_NS, |mut work| work.turn());
+        Duration::from_nanos(rest_ns)
+    }
+
+    /// The kinds of background work that failed when they were tried last, and why.
+    #[must_use]
+    pub fn failures(&self) -> Vec<(&'static str, ErrorKind, String)> {
+        self.failures.lock().clone()
+    }
+
+    /// The scrubs of the pool.
+    #[must_use]
+    pub fn scrubs(&self) -> &Scrubs {
+        &self.scrubs
+    }
+
+    /// The right to do background work, if there may be some and nobody has it. What is due by the
+    /// clock is done before, not within: a capture may make room, which is background work itself.
+    fn try_work(&self) -> Option<RankedGuard<'_, Scheduler>> {
+        self.run_due();
+        let is_over = self.core.is_closed() || self.core.store.has_failed();
+        self.work.try_lock().filter(|_| !is_over)
+    }
+
+    /// Does what is due by the clock.
     pub fn run_due(&self) {
         if !self.core.is_closed() && !self.core.store.has_failed() {
             self.measure_history();
@@ -147,7 +138,7 @@ impl Engine {
     /// work.
     pub(crate) fn let_go(&self) {
         self.core.close();
-        self.drop_background(&mut self.work.lock());
+        self.work.lock().give_up();
     }
 
     /// Makes everything durable. The pool refuses writes afterwards.
@@ -175,11 +166,7 @@ impl Engine {
             return Ok(());
         }
         let mut work = self.work.lock();
-        work.clear();
-        match self.commit_copies() {
-            Err(e) if e.kind == ErrorKind::Full => {}
-            other => other?,
-        }
+        work.finish()?;
         for volume in self.registry.all() {
             match volume.flush_map() {
                 // No room for runs: what is pending stays in the log, from which it is recovered.
@@ -196,16 +183,15 @@ impl Engine {
         self.core.store.flush()?;
         sealed.into_iter().try_for_each(|(volume, placed)| volume.record_places(placed))?;
         self.core.store.give_back_spared();
-        self.keep_scrub()?;
         let Some(array) = self.members.array() else { return Ok(()) };
         // Waiting cells are placed by that, and may meet rows that have to be looked at.
         array.flush()?;
-        self.settle_noticed(array)?;
+        self.scrubs.settle_noticed(array)?;
         Ok(array.close()?)
     }
 
     /// Audit records with a number above `after`, oldest first. Events of members are among them as
-    /// soon as [`Pool::members`] shows it, unless it cannot be written down by now.
+    /// soon as [`Engine::members`] shows it, unless it cannot be written down by now.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -213,32 +199,6 @@ impl Engine {
         self.note_members_now();
         let records = self.core.catalogue.rows(tables::AUDIT, after.saturating_add(1).., limit)?;
         Ok(records.into_iter().map(|(_, record)| record).collect())
-    }
-
-    /// Bytes of zones in use, of free ones, and of those that new data can still take; cheap.
-    #[must_use]
-    pub fn room(&self) -> (u64, u64, u64) {
-        let (used, free, reserve) = self.core.store.zone_counts();
-        let bytes = |zones: u32| u64::from(zones) * self.core.store.zone_bytes;
-        (bytes(used), bytes(free), bytes(free.saturating_sub(reserve)))
-    }
-
-    /// The level of the last warning that the pool gets full, in percent; 0 is none.
-    #[must_use]
-    pub fn warning_level(&self) -> u64 {
-        self.core.books.lock().warning
-    }
-
-    /// Takes note of a level that was reached or left, in the audit log too.
-    ///
-    /// # Errors
-    /// `Refused`.
-    pub fn note_warning(&self, level: u64, detail: String) -> Result<()> {
-        let mut tx = self.core.begin()?;
-        let action = if level > tx.numbers.warning { "pool-warning" } else { "pool-warning-over" };
-        tx.numbers.warning = level;
-        tx.audit(action, "", detail)?;
-        tx.commit().map(drop)
     }
 
     /// The pool as it stands.

@@ -1,4 +1,5 @@
-//! Reading: a moment opened as a snapshot, views, and every structure held against every other.
+//! Reading: the present, a moment opened as a snapshot, views,
+//! and every structure held against every other.
 
 pub mod present;
 pub mod snapshot;

@@ -471,13 +471,15 @@ pub struct AuditRecord {
     pub caller: Option<String>,
 }
 
-/// Background work that can wait for clients, as far as it has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Leisure {
-    /// How long it has been going on, in nanoseconds.
-    pub since_ns: u64,
-    /// How long it may take before more falls due, in nanoseconds; 0 is as long as it likes.
-    pub allowed_ns: u64,
+/// The things that a call may wait for by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// For nothing: it gives up.
+    Never,
+    /// For a device, a commit, and others' turns.
+    Device,
+    /// Also until room was made.
+    Room,
 }
 
 /// How much background work to do in one step.

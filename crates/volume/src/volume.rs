@@ -18,7 +18,7 @@ use crate::Result;
 use crate::retention::Retention;
 use crate::types::{VolumeCounters, VolumeInfo};
 
-/// An open volume. It is built of rooms, each of which knows those below it and nothing above:
+/// An open volume. It is built of storeys, each of which knows those below it and nothing above:
 /// `Identity`, `Stream`, `Placement`, `Writer`, `Moments`, `Retention`. Each reads as the one below
 /// it (`Deref`), so a volume has the verbs of all of them.
 pub struct Volume {

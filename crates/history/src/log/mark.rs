@@ -36,6 +36,7 @@ impl Log {
 
     fn take_flush(&self, stable: u64) -> Option<(u32, BatchHeader)> {
         let state = &mut *self.state.lock();
+        assert!(stable <= state.stable, "only what has ended is flushed");
         let is_news = stable > state.durable;
         state.durable = state.durable.max(stable);
         state.flushes_total += 1;

@@ -137,7 +137,9 @@ impl<'a> Transaction<'a> {
         outcome?;
         first();
         for (held, record) in records {
-            *held.lock() = record;
+            let mut held = held.lock();
+            assert_eq!(held.id, record.id, "a record stays its volume's");
+            *held = record;
         }
         Ok(numbers)
     }

@@ -94,7 +94,7 @@ impl Stream {
             joined.iter().for_each(|run| self.core.store.retire_extents(&run.pages));
         }
         self.log().drop_times(frozen.seq);
-        self.recovered_is_flushed();
+        self.note_recovered_flushed();
         Ok(())
     }
 

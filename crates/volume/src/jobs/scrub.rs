@@ -17,10 +17,10 @@ use history::{Scrub, ScrubMap, ScrubReport, Segment, Slot, Suspects, Version};
 use units::Seq;
 
 use crate::core::Core;
+use crate::jobs::scrub_plan::progress::Scrubs;
 use crate::names::VolumeName;
-use crate::pool::Engine;
-use crate::read::snapshot::{Opening, Patience};
-use crate::types::{SettlePhase, Settling};
+use crate::read::snapshot::Opening;
+use crate::types::{SettlePhase, Settling, Wait};
 use crate::{Error, ErrorKind, Result};
 
 /// Regions of which it is asked together whether parity agrees, at most, and how often that is told
@@ -86,7 +86,7 @@ fn apart_in(
     (joined(apart), unread)
 }
 
-impl Engine {
+impl Scrubs {
     /// Looks at all copies of everything in segments and runs that touches some ranges of the
     /// device, or one copy where all of them are known to say the same. Losses and misreads count
     /// everywhere, or where it is asked about. `told` hears how many bytes were read, and how many
@@ -341,7 +341,7 @@ impl ScrubMap for Core {
         let at = version.seq;
         let opening = Opening::new(Arc::clone(&self.store), of, Arc::clone(timeline), at, u64::MAX);
         let mut slots = [Slot::default()];
-        match opening.look_up(version.block.0, &mut slots, Patience::Full) {
+        match opening.look_up(version.block.0, &mut slots, Wait::Device) {
             Ok(_) => slots[0].location == version.location,
             Err(_) => true,
         }

@@ -18,7 +18,8 @@ use history::{BLOCKS_PER_PAGE, Outside};
 use units::BLOCK_BYTES;
 
 use crate::catalogue::SourceRecord;
-use crate::read::snapshot::{Opening, Patience};
+use crate::read::snapshot::Opening;
+use crate::types::Wait;
 
 /// Pages that clients have read and that are copied before others, at most.
 const WANTED_MAX: usize = 64;
@@ -289,11 +290,11 @@ impl ReadOnlyFile for MomentFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.opening.read(offset, buffer, Patience::Full).map(drop).map_err(io::Error::other)
+        self.opening.read(offset, buffer, Wait::Device).map(drop).map_err(io::Error::other)
     }
 
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<bool> {
-        self.opening.read(offset, buffer, Patience::None).map_err(io::Error::other)
+        self.opening.read(offset, buffer, Wait::Never).map_err(io::Error::other)
     }
 }
 

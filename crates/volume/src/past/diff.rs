@@ -12,8 +12,8 @@ use format::map::Key;
 use history::{BLOCKS_PER_PAGE, OUTSIDE_SEQ, Slot, Store, Timeline};
 use units::{BLOCK_BYTES, Moment, Seq};
 
-use crate::read::snapshot::{Opening, Patience};
-use crate::types::{DiffPage, Range};
+use crate::read::snapshot::Opening;
+use crate::types::{DiffPage, Range, Wait};
 use crate::volume::Volume;
 use crate::volume::stream::Stream;
 use crate::{Error, ErrorKind, Result};
@@ -174,7 +174,7 @@ impl Opening {
 
     /// Looks up blocks; those beyond the end are holes, whatever a shrink has left there.
     fn look_up_within(&self, first: u64, slots: &mut [Slot]) -> Result<()> {
-        self.look_up(first, slots, Patience::Full)?;
+        self.look_up(first, slots, Wait::Device)?;
         let end = self.size_bytes.div_ceil(BLOCK_BYTES).saturating_sub(first);
         let end = usize::try_from(end).map_or(slots.len(), |end| end.min(slots.len()));
         slots[end..].fill(Slot { known: true, ..Slot::default() });
@@ -336,7 +336,7 @@ fn same_bytes(a: &Opening, b: &Opening, block: u64) -> Result<bool> {
         let start = block * BLOCK_BYTES;
         let mut bytes = vec![0; BLOCK_BYTES as usize];
         let there = opening.size_bytes.saturating_sub(start).min(BLOCK_BYTES) as usize;
-        opening.read(start.min(opening.size_bytes), &mut bytes[..there], Patience::Full)?;
+        opening.read(start.min(opening.size_bytes), &mut bytes[..there], Wait::Device)?;
         Ok(bytes)
     };
     Ok(read(a)? == read(b)?)

@@ -12,11 +12,9 @@ use history::Gate;
 use units::{Moment, WallTime};
 
 use crate::catalogue::{GroupRecord, tables};
-
 use crate::names::check_name;
 use crate::past::revert::{Coming, Place};
-use crate::pool::Engine;
-use crate::retention::groups::GroupInfo;
+use crate::retention::groups::{GroupInfo, Groups};
 use crate::retention::stand_still::Still;
 use crate::types::{Resolved, RevertReport, Stamp};
 use crate::volume::Volume;
@@ -84,7 +82,7 @@ fn at_one_instant<T>(
     first.log().with_gate(|gate| at_one_instant(rest, &mut Within { outer, gate }, act))
 }
 
-impl Engine {
+impl Groups {
     fn members_at(&self, name: &str, at: &GroupMoment) -> Result<Members> {
         let group = self.group_record(name)?;
         let volumes = self.registry.by_ids(&group.members);
@@ -209,7 +207,7 @@ fn changed_meanwhile(group: &str) -> Error {
     Error::new(ErrorKind::Busy, format!("group {group} was changed meanwhile"))
 }
 
-impl Engine {
+impl Groups {
     /// Resolves a moment of a group for each of its volumes.
     ///
     /// # Errors
@@ -224,8 +222,8 @@ impl Engine {
 
     /// Makes a past moment the present of all volumes of a group, or of none. Everything before
     /// stays: a revert to the seqs that the reports begin at undoes it. `closed` are the volumes
-    /// from which the caller keeps clients away, as [`Pool::group_volumes`] gave them; without them
-    /// nothing is done, and the reports say what would be.
+    /// from which the caller keeps clients away, as [`Groups::group_volumes`] gave them; without
+    /// them nothing is done, and the reports say what would be.
     ///
     /// # Errors
     /// Those of resolving; `Busy` when the group was changed meanwhile; `Refused`, `Io`.

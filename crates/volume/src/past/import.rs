@@ -7,7 +7,7 @@ use env::ReadOnlyFile;
 use history::OUTSIDE_SEQ;
 
 use crate::catalogue::{Numbers, SourceRecord};
-use crate::pool::Engine;
+use crate::pool::volumes::Volumes;
 use crate::types::{ImportInfo, ImportSpec, VolumeSpec};
 use crate::volume::Volume;
 use crate::volume::creation::Origin;
@@ -47,7 +47,7 @@ impl Numbers {
     }
 }
 
-impl Engine {
+impl Volumes {
     /// Makes a volume that begins as a file, which it reads until the background has copied it.
     /// Its size is the file's, unless a larger one is asked for.
     ///

@@ -35,6 +35,19 @@ impl VolumeRecord {
         at(&self.granularities, seq.0)
     }
 
+    /// Asserts that a seq comes after all that the record tells of.
+    pub fn assert_before(&self, seq: Seq) {
+        let lasts = [
+            self.line.last().map(|stretch| stretch.0),
+            self.sizes.last().map(|size| size.0),
+            self.granularities.last().map(|granularity| granularity.0),
+            self.events.last().map(|event| event.seq),
+            Some(self.horizon_seq),
+        ];
+        let last = lasts.into_iter().flatten().max();
+        assert!(last.is_none_or(|last| last <= seq.0), "{seq} comes after {last:?}");
+    }
+
     /// The timeline that is the volume now.
     #[must_use]
     pub fn timeline_now(&self) -> u64 {

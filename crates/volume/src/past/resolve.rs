@@ -18,6 +18,18 @@ use crate::types::{Granularity, Resolved, Stamp};
 use crate::volume::stream::Stream;
 use crate::{Error, ErrorKind, Result};
 
+impl Moments {
+    /// Resolves a moment.
+    ///
+    /// # Errors
+    /// `NotFound` for a version or mark that is not there; `OutsideWindow`.
+    pub fn resolve(&self, moment: &Moment) -> Result<Resolved> {
+        self.check_open()?;
+        let still = self.stand_still_for(moment)?;
+        self.resolve_with(moment, &still.pins)
+    }
+}
+
 impl Stream {
     /// The same for those who have made the volume stand still.
     pub(crate) fn resolve_with(&self, moment: &Moment, pins: &Pins) -> Result<Resolved> {
@@ -119,6 +131,7 @@ impl Stream {
             }
             return Err(self.outside(record, latest, pins, format!("seq {seq} cannot be opened")));
         };
+        assert!(found <= seq, "{found} is retained at or before {seq}");
         let stamp = self.stamp(found)?;
         Ok(Resolved { seq: stamp.seq, time: stamp.time, exact: found == seq })
     }
@@ -269,17 +282,5 @@ impl Stream {
         let opening = Arc::new(Opening::new(store, volume, timeline, seq, size_bytes));
         self.core.register(&opening);
         Ok(opening)
-    }
-}
-
-impl Moments {
-    /// Resolves a moment.
-    ///
-    /// # Errors
-    /// `NotFound` for a version or mark that is not there; `OutsideWindow`.
-    pub fn resolve(&self, moment: &Moment) -> Result<Resolved> {
-        self.check_open()?;
-        let still = self.stand_still_for(moment)?;
-        self.resolve_with(moment, &still.pins)
     }
 }

@@ -103,9 +103,11 @@ impl Volume {
         target: Resolved,
         tx: &mut Transaction<'_>,
     ) -> Result<Coming> {
+        assert!(target.seq <= from.seq && from.seq < seq, "{target:?} is past, {seq} is to come");
         tx.numbers.timeline += 1;
         let id = tx.numbers.timeline;
         let record = tx.change(&self.record);
+        record.assert_before(seq);
         let parent = record.timeline_at(target.seq);
         let parent_map = self.core.timeline(parent).ok_or_else(|| {
             Error::new(ErrorKind::Corrupt, format!("timeline {parent} is not there"))

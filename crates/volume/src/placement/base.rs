@@ -54,6 +54,7 @@ impl Base {
     #[must_use]
     pub fn new(zone_bytes: u64) -> Base {
         let homes = (zone_bytes - SEGMENT_HEADER_BYTES as u64) / u64::from(home_bytes());
+        assert!(homes > 0, "a zone of {zone_bytes} bytes has homes");
         Base { slab_blocks: homes, slabs: RankedMutex::new(Rank::BaseSlabs, BTreeMap::new()) }
     }
 

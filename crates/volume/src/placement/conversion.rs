@@ -27,9 +27,9 @@ use crate::catalogue::{ConversionRecord, VolumeRecord, all_of, tables};
 use crate::placement::Placement;
 use crate::placement::conversion::progress::Conversion;
 use crate::placement::current_store::CurrentStore;
-use crate::read::snapshot::{Opening, Patience};
+use crate::read::snapshot::Opening;
 use crate::retention::moments::Moments;
-use crate::types::{Architecture, ConversionInfo};
+use crate::types::{Architecture, ConversionInfo, Wait};
 use crate::{Error, ErrorKind, Result};
 
 /// Slabs that one pass takes out of a base at least, room allowing.
@@ -451,7 +451,7 @@ fn has_data(opening: &Opening, blocks: std::ops::Range<u64>) -> Result<bool> {
     while block < blocks.end {
         let count = (blocks.end - block).min(BLOCKS_PER_PAGE as u64);
         let slots = &mut slots[..count as usize];
-        opening.look_up(block, slots, Patience::Full)?;
+        opening.look_up(block, slots, Wait::Device)?;
         if slots.iter().any(|slot| !slot.is_hole() && !slot.is_outside()) {
             return Ok(true);
         }

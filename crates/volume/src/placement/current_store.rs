@@ -248,6 +248,12 @@ impl CurrentStore {
         Some((self.slab(group / per_slab)?, index))
     }
 
+    /// Asserts that blocks begin with a group: what follows is about all of it.
+    fn assert_group(&self, blocks: &Range<u64>) {
+        assert!(blocks.start.is_multiple_of(self.group_blocks), "{blocks:?} begin a group");
+        assert!(blocks.end - blocks.start <= self.group_blocks, "{blocks:?} are of one group");
+    }
+
     fn offset(&self, zone: u32, block: u64) -> u64 {
         self.store.zone_offset(zone) + block % self.slab_blocks() * BLOCK_BYTES
     }
@@ -263,7 +269,9 @@ impl CurrentStore {
     fn within(&self, blocks: &Range<u64>) -> Range<u16> {
         let at = |block: u64| u16::try_from(block % self.group_blocks).expect("a group is small");
         let count = u16::try_from(blocks.end - blocks.start).expect("a group is small");
-        at(blocks.start)..at(blocks.start) + count
+        let within = at(blocks.start)..at(blocks.start) + count;
+        assert!(u64::from(within.end) <= self.group_blocks, "{blocks:?} are of one group");
+        within
     }
 
     fn unsettle(&self, group: &mut Group) {
@@ -463,6 +471,7 @@ impl CurrentStore {
     /// of its places are not trusted, and whether what is there may be another process's.
     #[must_use]
     pub fn look_after(&self, blocks: &Range<u64>) -> (Vec<bool>, bool) {
+        self.assert_group(blocks);
         let number = blocks.start / self.group_blocks;
         let Some((slab, index)) = self.group(number) else { return (Vec::new(), false) };
         let mut group = slab.groups[index].lock();
@@ -477,6 +486,7 @@ impl CurrentStore {
 
     /// All places of a group that were not trusted were written by this process.
     pub fn made_own(&self, blocks: &Range<u64>) {
+        self.assert_group(blocks);
         if let Some((slab, index)) = self.group(blocks.start / self.group_blocks) {
             let mut group = slab.groups[index].lock();
             group.alien = group.missing;

@@ -30,7 +30,7 @@ const ENTRY_WAIT_NS: u64 = 100_000;
 
 impl Placement {
     /// A pass of reclamation begins, which brings home what it meets.
-    pub(crate) fn begin_destage_pass(&self) {
+    pub(crate) fn begin_migration_pass(&self) {
         self.destage.lock().begin();
     }
 

@@ -14,7 +14,8 @@ use units::BLOCK_BYTES;
 use crate::catalogue::tables;
 use crate::placement::Placement;
 use crate::placement::current_store::{CurrentStore, Pen};
-use crate::read::snapshot::{Opening, Patience, joined};
+use crate::read::snapshot::{Opening, joined};
+use crate::types::Wait;
 use crate::{Error, ErrorKind, Result};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -325,7 +326,7 @@ impl Placement {
             return Ok(vec![false; count]);
         }
         let mut slots = vec![Slot::default(); count];
-        present.look_up(blocks.start, &mut slots, Patience::Full)?;
+        present.look_up(blocks.start, &mut slots, Wait::Device)?;
         Ok(slots.iter().map(Slot::is_outside).collect())
     }
 
@@ -362,7 +363,7 @@ impl Placement {
     fn copy_to_places(&self, pen: &Pen, blocks: Range<u64>, putting: Putting) -> Result<u64> {
         let present = self.present();
         let mut slots = vec![Slot::default(); (blocks.end - blocks.start) as usize];
-        present.look_up(blocks.start, &mut slots, Patience::Full)?;
+        present.look_up(blocks.start, &mut slots, Wait::Device)?;
         let mut spent = 0;
         let mut index = 0;
         while index < slots.len() {

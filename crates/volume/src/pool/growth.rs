@@ -7,12 +7,12 @@ use units::BLOCK_BYTES;
 
 use crate::Result;
 use crate::catalogue::Sample;
-use crate::pool::Engine;
+use crate::pool::volumes::Volumes;
 use crate::retention::moments::Moments;
 use crate::types::{Growth, PoolSpace};
 use crate::volume::Volume;
 
-impl Engine {
+impl Volumes {
     /// Measures what volumes have of history, now and then: for the next sample.
     pub(crate) fn measure_history(&self) {
         let now_ns = self.core.machine.clock.wall().as_nanos();
@@ -60,7 +60,7 @@ impl Moments {
     }
 }
 
-impl Engine {
+impl Volumes {
     /// The uses of the volumes' space, summed up, and the growth of the pool.
     ///
     /// # Errors

@@ -7,7 +7,9 @@ use units::Seq;
 use crate::Result;
 use crate::host::{Host, RoomWait, Served};
 use crate::pool::Engine;
+use crate::pool::volumes::Volumes;
 use crate::retention::explain::JudgedGroup;
+use crate::retention::groups::Groups;
 use crate::retention::needed::Needed;
 use crate::types::CacheSetting;
 use crate::volume::Volume;
@@ -30,19 +32,19 @@ impl Host for Engine {
     }
 
     fn needed(&self, timeline: u64, from: Seq) -> Result<Needed> {
-        self.needed(timeline, from)
+        Volumes::needed(self, timeline, from)
     }
 
     fn check_cache(&self, wanted: Option<CacheSetting>, but: Option<u64>) -> Result<()> {
-        self.check_cache(wanted, but)
+        Volumes::check_cache(self, wanted, but)
     }
 
     fn share_memory(&self) {
-        self.share_memory();
+        Volumes::share_memory(self);
     }
 
     fn judged_groups(&self, volume: u64) -> Vec<JudgedGroup> {
-        self.judged_groups(volume)
+        Groups::judged_groups(self, volume)
     }
 
     fn served(&self) -> Vec<Served> {

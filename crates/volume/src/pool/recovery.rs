@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use block::{BlockDevice, Zones};
-use env::{Files, NoFiles, Rank, RankedMutex};
+use env::{Files, NoFiles};
 use format::segment::SegmentHeader;
 use format::superblock::{FEATURES_INCOMPATIBLE_KNOWN, Superblock};
 use history::{
@@ -19,19 +19,16 @@ use crate::catalogue::{
 };
 use crate::core::Core;
 use crate::jobs::compactions::Compactions;
-use crate::jobs::merges::Merges;
-use crate::jobs::meter::Meter;
-use crate::jobs::scrub_plan::progress::Scrubbing;
 use crate::placement::Placement;
 use crate::placement::base::Base;
 use crate::placement::current_store::CurrentStore;
 use crate::pool::Engine;
-use crate::pool::arrays::Members;
 use crate::pool::handle::Pool;
 use crate::pool::layout::{read_superblock, reserve_of};
-use crate::pool::registry::Registry;
+use crate::pool::volumes::Volumes;
 use crate::read::snapshot::Opening;
 use crate::retention::Retention;
+use crate::retention::groups::Groups;
 use crate::retention::moments::Moments;
 use crate::retention::pins::Pins;
 use crate::retention::schedule::Schedule;
@@ -116,7 +113,7 @@ pub fn open_pool(
     media.write_again()?;
     let catalogue = Catalogue::open(media.clone(), told)?;
     let contents = catalogue.load()?;
-    let (scrub, scrub_schedule) = catalogue.scrubs()?;
+    let catalogue_scrubs = catalogue.scrubs()?;
     let zones = zones_of(&superblock, &contents)?;
     let memory = options.memory_bytes;
     let store = Arc::new(Store::new(parts(device, &machine, &superblock, zones, memory)));
@@ -133,24 +130,8 @@ pub fn open_pool(
     let core = Arc::new(Core::new(store, (machine, files), places, contents.numbers, memory)?);
     name_second_source(&core);
     core.store.back_reserve();
-    let pool = Arc::new(Engine {
-        work: RankedMutex::new(Rank::Work, Merges::default()),
-        dedup: RankedMutex::new(Rank::Dedup, Default::default()),
-        copies: RankedMutex::new(Rank::CopyJob, BTreeMap::new()),
-        registry: Registry::default(),
-        core,
-        can_wait: AtomicBool::new(false),
-        refused: RankedMutex::new(Rank::Noted, None),
-        members: Members::default(),
-        healed_noted_ns: AtomicU64::new(0),
-        memory_bytes: memory,
-        sharing: RankedMutex::new(Rank::Sharing, ()),
-        groups: RankedMutex::new(Rank::Groups, BTreeMap::new()),
-        group_schedules: RankedMutex::new(Rank::GroupSchedules, BTreeMap::new()),
-        scrubbing: Scrubbing::load(scrub, scrub_schedule),
-        scrub_rate: Meter::default(),
-        scheduling: RankedMutex::new(Rank::Schedules, ()),
-    });
+    let groups = Groups::new(Volumes::new(core, memory));
+    let pool = Arc::new(Engine::new(groups, catalogue_scrubs));
     pool.core.set_host(Arc::downgrade(&pool) as _);
     pool.load_groups()?;
     fill(&pool, contents, map)?;
@@ -274,7 +255,7 @@ fn fill(pool: &Engine, mut contents: Contents, map: Map) -> Result<()> {
         // Without their runs nobody knows what they name elsewhere: it waits for the next opening.
         return Ok(());
     }
-    pool.bury_ghosts()
+    pool.work.lock().purge()
 }
 
 fn add_timelines(core: &Core, contents: &Contents) -> Result<()> {

@@ -30,11 +30,11 @@ impl Default for Registry {
 impl Registry {
     /// Adds a volume, to those that are served or to the others.
     pub fn add(&self, volume: Arc<Volume>) {
-        if volume.is_served() {
-            self.served.write().insert(volume.name().to_owned(), volume);
-        } else {
-            self.ghosts.write().insert(volume.id, volume);
-        }
+        let before = match volume.is_served() {
+            true => self.served.write().insert(volume.name().to_owned(), volume),
+            false => self.ghosts.write().insert(volume.id, volume),
+        };
+        assert!(before.is_none(), "a name and a number are one volume's");
     }
 
     /// The volume that is served under a name.
@@ -81,8 +81,10 @@ impl Registry {
     /// A volume that was served under a name has another one now.
     pub fn rename(&self, before: &str, volume: &Arc<Volume>) {
         let mut served = self.served.write();
-        served.remove(before);
-        served.insert(volume.name().to_owned(), Arc::clone(volume));
+        let there = served.remove(before);
+        assert!(there.is_some_and(|it| Arc::ptr_eq(&it, volume)), "{before} was its name");
+        let other = served.insert(volume.name().to_owned(), Arc::clone(volume));
+        assert!(other.is_none(), "a name is one volume's");
     }
 
     /// Takes a volume from those that are served to those that are not.
@@ -95,8 +97,9 @@ impl Registry {
     /// Takes a volume, under the name that it has now, to those that are served.
     pub fn serve_again(&self, volume: &Arc<Volume>) {
         let mut served = self.served.write();
-        served.insert(volume.name().to_owned(), Arc::clone(volume));
-        self.ghosts.write().remove(&volume.id);
+        let other = served.insert(volume.name().to_owned(), Arc::clone(volume));
+        assert!(other.is_none(), "a name is one volume's");
+        assert!(self.ghosts.write().remove(&volume.id).is_some(), "it was not served");
     }
 
     /// Nothing is left of a volume that is not served.

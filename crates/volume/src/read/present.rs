@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering;
 
 use units::BLOCK_BYTES;
 
-use crate::read::snapshot::Patience;
-use crate::types::Extent;
+use crate::types::{Extent, Wait};
 use crate::volume::stream::Stream;
 use crate::write::cache::Cache;
 use crate::{Error, ErrorKind, Result};
@@ -21,7 +20,7 @@ impl Stream {
     /// # Errors
     /// `OutOfBounds`, `Corrupt`, `Io`.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.read_with(offset, buffer, Patience::Full).map(|_| ())
+        self.read_with(offset, buffer, Wait::Device).map(|_| ())
     }
 
     /// Reads if nothing has to wait for a device; `Ok(false)` means "would wait".
@@ -29,16 +28,16 @@ impl Stream {
     /// # Errors
     /// Those of [`Stream::read`].
     pub fn try_read(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
-        self.read_with(offset, buffer, Patience::None)
+        self.read_with(offset, buffer, Wait::Never)
     }
 
-    fn read_with(&self, offset: u64, buffer: &mut [u8], patience: Patience) -> Result<bool> {
+    fn read_with(&self, offset: u64, buffer: &mut [u8], wait: Wait) -> Result<bool> {
         if self.is_gone() {
             return Err(Error::new(ErrorKind::NotFound, format!("{} was deleted", self.name)));
         }
         let outcome = match self.cache().is_on() {
-            true => self.read_cached(offset, buffer, patience),
-            false => self.present().read(offset, buffer, patience),
+            true => self.read_cached(offset, buffer, wait),
+            false => self.present().read(offset, buffer, wait),
         };
         match &outcome {
             Ok(true) => {
@@ -58,19 +57,25 @@ impl Stream {
     /// # Errors
     /// `OutOfBounds`, `Corrupt`, `Io`.
     pub fn extents(&self, offset: u64, length_bytes: u64, limit: usize) -> Result<Vec<Extent>> {
-        if self.cache().is_on() {
-            return self.extents_cached(offset, length_bytes, limit);
+        if !self.cache().is_on() {
+            return self.present().extents(offset, length_bytes, limit);
         }
-        self.present().extents(offset, length_bytes, limit)
+        let first = offset / BLOCK_BYTES;
+        let end = offset.saturating_add(length_bytes).div_ceil(BLOCK_BYTES);
+        // Before the map is asked: what is destaged meanwhile is in one or the other.
+        let waiting = self.cache().waiting_in(first, end);
+        let present = self.present();
+        let logged = present.extents(offset, length_bytes, limit)?;
+        if waiting.is_empty() {
+            return Ok(logged);
+        }
+        let mut all = Cache::overlay(&waiting, &logged, present.size_bytes);
+        all.truncate(limit);
+        Ok(all)
     }
 
     /// Reads through the cache; `Ok(false)` when that would have had to wait.
-    pub(crate) fn read_cached(
-        &self,
-        offset: u64,
-        buffer: &mut [u8],
-        patience: Patience,
-    ) -> Result<bool> {
+    pub(crate) fn read_cached(&self, offset: u64, buffer: &mut [u8], wait: Wait) -> Result<bool> {
         self.present().check_range(offset, buffer.len() as u64)?;
         if buffer.is_empty() {
             return Ok(true);
@@ -90,14 +95,14 @@ impl Stream {
                 let from = start.max(offset);
                 let to = end.min(offset + buffer.len() as u64);
                 let part = &mut buffer[(from - offset) as usize..(to - offset) as usize];
-                if !present.read(from, part, patience)? {
+                if !present.read(from, part, wait)? {
                     return Ok(false);
                 }
                 self.cache().passed(&missing, skip, count);
             } else {
                 let mut bytes = vec![0; count * BLOCK];
                 let there = present.size_bytes.saturating_sub(start).min(end - start) as usize;
-                if !present.read(start, &mut bytes[..there], patience)? {
+                if !present.read(start, &mut bytes[..there], wait)? {
                     return Ok(false);
                 }
                 lay(buffer, offset, start, &bytes);
@@ -106,27 +111,6 @@ impl Stream {
             skip += count;
         }
         Ok(true)
-    }
-
-    /// Data and holes of the present, with what waits.
-    pub(crate) fn extents_cached(
-        &self,
-        offset: u64,
-        length_bytes: u64,
-        limit: usize,
-    ) -> Result<Vec<Extent>> {
-        let first = offset / BLOCK_BYTES;
-        let end = offset.saturating_add(length_bytes).div_ceil(BLOCK_BYTES);
-        // Before the map is asked: what is destaged meanwhile is in one or the other.
-        let waiting = self.cache().waiting_in(first, end);
-        let present = self.present();
-        let logged = present.extents(offset, length_bytes, limit)?;
-        if waiting.is_empty() {
-            return Ok(logged);
-        }
-        let mut all = Cache::overlay(&waiting, &logged, present.size_bytes);
-        all.truncate(limit);
-        Ok(all)
     }
 }
 

@@ -20,7 +20,7 @@ use units::{BLOCK_BYTES, Seq};
 use crate::names::VolumeName;
 use crate::placement::base::home_bytes;
 use crate::placement::current_store::{CurrentStore, Noted};
-use crate::types::Extent;
+use crate::types::{Extent, Wait};
 use crate::{Error, ErrorKind, Result};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -66,15 +66,6 @@ pub struct Opening {
     pub current: Option<Arc<CurrentStore>>,
 }
 
-/// Whether a read may wait for a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
-    /// Give up rather than wait.
-    None,
-    /// Wait.
-    Full,
-}
-
 /// Where blocks of the present may be in place, as of before the map was looked up.
 struct Places<'c> {
     current: &'c CurrentStore,
@@ -84,7 +75,7 @@ struct Places<'c> {
 /// How a read is made.
 #[derive(Clone, Copy)]
 struct How<'a> {
-    patience: Patience,
+    wait: Wait,
     places: Option<&'a Places<'a>>,
     outside: Option<&'a dyn Outside>,
 }
@@ -141,7 +132,7 @@ impl Opening {
     ///
     /// # Errors
     /// `Corrupt` or the device's.
-    pub fn look_up(&self, first: u64, slots: &mut [Slot], patience: Patience) -> Result<bool> {
+    pub fn look_up(&self, first: u64, slots: &mut [Slot], wait: Wait) -> Result<bool> {
         let mut done = 0;
         while done < slots.len() {
             let block = first + done as u64;
@@ -149,7 +140,7 @@ impl Opening {
             let within = (block % BLOCKS_PER_PAGE as u64) as usize;
             let part = (BLOCKS_PER_PAGE - within).min(slots.len() - done);
             let out = &mut slots[done..done + part];
-            if patience == Patience::None {
+            if wait == Wait::Never {
                 if !self.pages.try_slots(page, within, out) {
                     return Ok(false);
                 }
@@ -168,7 +159,7 @@ impl Opening {
     ///
     /// # Errors
     /// `OutOfBounds`, `Corrupt`, or the device's.
-    pub fn read(&self, offset: u64, buffer: &mut [u8], patience: Patience) -> Result<bool> {
+    pub fn read(&self, offset: u64, buffer: &mut [u8], wait: Wait) -> Result<bool> {
         self.check_range(offset, buffer.len() as u64)?;
         if buffer.is_empty() {
             return Ok(true);
@@ -179,12 +170,12 @@ impl Opening {
         let count = usize::try_from(end - first).expect("a buffer fits memory");
         let mut few = [Slot::default(); 16];
         if count <= few.len() {
-            return self.read_range(first, &mut few[..count], offset, buffer, patience);
+            return self.read_range(first, &mut few[..count], offset, buffer, wait);
         }
         let mut many = SLOTS.take();
         many.clear();
         many.resize(count, Slot::default());
-        let ready = self.read_range(first, &mut many, offset, buffer, patience);
+        let ready = self.read_range(first, &mut many, offset, buffer, wait);
         SLOTS.set(many);
         ready
     }
@@ -196,22 +187,22 @@ impl Opening {
         slots: &mut [Slot],
         offset: u64,
         buffer: &mut [u8],
-        patience: Patience,
+        wait: Wait,
     ) -> Result<bool> {
         // Before the map is looked up: see `current_store`, invariant 3.
         let places = self
             .current
             .as_ref()
             .map(|c| Places { current: c, noted: c.note(first..first + slots.len() as u64) });
-        if !self.look_up(first, slots, patience)? {
+        if !self.look_up(first, slots, wait)? {
             return Ok(false);
         }
-        if patience == Patience::None && self.has_many_packed(slots) {
+        if wait == Wait::Never && self.has_many_packed(slots) {
             return Ok(false);
         }
-        let outside = self.outside_of(first, slots, patience)?;
+        let outside = self.outside_of(first, slots, wait)?;
         let Some(outside) = outside else { return Ok(false) };
-        let how = How { patience, places: places.as_ref(), outside: outside.as_deref() };
+        let how = How { wait, places: places.as_ref(), outside: outside.as_deref() };
         self.read_slots(first, slots, offset, buffer, how)
     }
 
@@ -232,7 +223,7 @@ impl Opening {
         &self,
         first: u64,
         slots: &mut [Slot],
-        patience: Patience,
+        wait: Wait,
     ) -> Result<Option<Option<Arc<dyn Outside>>>> {
         if !slots.iter().any(Slot::is_outside) {
             return Ok(Some(None));
@@ -243,7 +234,7 @@ impl Opening {
         let end = first + slots.len() as u64;
         let per_page = BLOCKS_PER_PAGE as u64;
         self.pages.drop_pages(|page| page * per_page < end && first < (page + 1) * per_page);
-        Ok(self.look_up(first, slots, patience)?.then_some(None))
+        Ok(self.look_up(first, slots, wait)?.then_some(None))
     }
 
     fn read_slots(
@@ -308,12 +299,12 @@ impl Opening {
         out: &mut [u8],
         how: How<'_>,
     ) -> Result<bool> {
-        let patience = how.patience;
+        let wait = how.wait;
         if let Some(outside) = how.outside.filter(|_| slots[0].is_outside()) {
-            return Ok(outside.read(first_block, out, patience == Patience::Full)?);
+            return Ok(outside.read(first_block, out, wait != Wait::Never)?);
         }
         let Some(places) = how.places else {
-            return self.read_logged(first_block, slots, out, patience);
+            return self.read_logged(first_block, slots, out, wait);
         };
         let mut index = 0;
         while index < slots.len() {
@@ -326,10 +317,8 @@ impl Opening {
             let part = &slots[index..index + count];
             let bytes = &mut out[index * BLOCK..(index + count) * BLOCK];
             let ready = match home {
-                Some(offset) => {
-                    self.read_in_place(places, offset, (block, part), bytes, patience)?
-                }
-                None => self.read_logged(block, part, bytes, patience)?,
+                Some(offset) => self.read_in_place(places, offset, (block, part), bytes, wait)?,
+                None => self.read_logged(block, part, bytes, wait)?,
             };
             if !ready {
                 return Ok(false);
@@ -347,9 +336,9 @@ impl Opening {
         offset: u64,
         (first_block, slots): (u64, &[Slot]),
         out: &mut [u8],
-        patience: Patience,
+        wait: Wait,
     ) -> Result<bool> {
-        let outcome = self.ask_device(offset, out, patience);
+        let outcome = self.ask_device(offset, out, wait);
         if let Ok(false) = outcome {
             return Ok(false);
         }
@@ -366,7 +355,7 @@ impl Opening {
             if still_right {
                 places.current.distrust(first_block + i as u64);
             }
-            if !self.read_logged(first_block + i as u64, &slots[i..=i], block, patience)? {
+            if !self.read_logged(first_block + i as u64, &slots[i..=i], block, wait)? {
                 return Ok(false);
             }
         }
@@ -386,12 +375,12 @@ impl Opening {
     ) -> Result<()> {
         let (at, content) = self.store.locate(slots[0].location)?;
         if content == Content::Pack {
-            self.read_packed(first, slots, out, (kind, Patience::Full))?;
+            self.read_packed(first, slots, out, (kind, Wait::Device))?;
         } else {
-            self.read_or_recover(kind, (at, BLOCK_BYTES), (first, slots), out, Patience::Full)?;
+            self.read_or_recover(kind, (at, BLOCK_BYTES), (first, slots), out, Wait::Device)?;
         }
         let place = (content != Content::Pack).then_some((at, BLOCK_BYTES));
-        self.verify(first, slots, out, place, Patience::Full).map(drop)
+        self.verify(first, slots, out, place, Wait::Device).map(drop)
     }
 
     /// Reads versions out of packs; those that follow one another in the log as blocks would are
@@ -402,11 +391,11 @@ impl Opening {
         first: u64,
         slots: &[Slot],
         out: &mut [u8],
-        (kind, patience): (IoKind, Patience),
+        (kind, wait): (IoKind, Wait),
     ) -> Result<bool> {
         for ((slot, bytes), block) in slots.iter().zip(out.chunks_exact_mut(BLOCK)).zip(first..) {
             let version = (block, slot.seq);
-            if patience == Patience::None {
+            if wait == Wait::Never {
                 let tally = (&*self.io, kind);
                 match self.store.try_read_packed(slot.location, version, bytes, tally) {
                     Ok(true) => continue,
@@ -431,14 +420,14 @@ impl Opening {
         first_block: u64,
         slots: &[Slot],
         out: &mut [u8],
-        patience: Patience,
+        wait: Wait,
     ) -> Result<bool> {
         let (at, content) = self.store.locate(slots[0].location)?;
         if content == Content::Pack {
-            let how = (IoKind::HistoryRead, patience);
+            let how = (IoKind::HistoryRead, wait);
             let ready = self.read_packed(first_block, slots, out, how)?;
             return if ready {
-                self.verify(first_block, slots, out, None, patience)
+                self.verify(first_block, slots, out, None, wait)
             } else {
                 Ok(false)
             };
@@ -450,10 +439,10 @@ impl Opening {
             stride = u64::from(home_bytes());
         }
         let (place, of) = ((at, stride), (first_block, slots));
-        if !self.read_or_recover(kind, place, of, out, patience)? {
+        if !self.read_or_recover(kind, place, of, out, wait)? {
             return Ok(false);
         }
-        self.verify(first_block, slots, out, Some((at, stride)), patience)
+        self.verify(first_block, slots, out, Some((at, stride)), wait)
     }
 
     /// Reads blocks that lie so far apart; where that fails, one by one, and what no copy gives
@@ -464,18 +453,18 @@ impl Opening {
         (at, stride): (u64, u64),
         (first_block, slots): (u64, &[Slot]),
         out: &mut [u8],
-        patience: Patience,
+        wait: Wait,
     ) -> Result<bool> {
-        match self.read_strided(kind, (at, stride), out, patience) {
+        match self.read_strided(kind, (at, stride), out, wait) {
             Ok(is_read) => return Ok(is_read),
             // A reader that waits is told of the error, or has the block elsewhere.
-            Err(_) if patience == Patience::None => return Ok(false),
+            Err(_) if wait == Wait::Never => return Ok(false),
             Err(_) => {}
         }
         let blocks = out.chunks_exact_mut(BLOCK).zip(slots).zip((0..).map(|i| i * stride));
         for (number, ((block, slot), skip)) in (first_block..).zip(blocks) {
             let at = at + skip;
-            let Err(error) = self.read_device(kind, at, block, patience) else { continue };
+            let Err(error) = self.read_device(kind, at, block, wait) else { continue };
             let right = |bytes: &[u8]| block_crc(bytes) == slot.crc;
             if !self.store.heal(at, block, &right)
                 && !self.recover_elsewhere(number, slot, (Some(at), true), block)
@@ -492,14 +481,14 @@ impl Opening {
         kind: IoKind,
         (at, stride): (u64, u64),
         out: &mut [u8],
-        patience: Patience,
+        wait: Wait,
     ) -> Result<bool> {
         if stride == BLOCK_BYTES {
-            return self.read_device(kind, at, out, patience);
+            return self.read_device(kind, at, out, wait);
         }
         // Bytes between them are read with them.
         let mut all = vec![0; (out.len() / BLOCK - 1) * stride as usize + BLOCK];
-        if !self.read_device(kind, at, &mut all, patience)? {
+        if !self.read_device(kind, at, &mut all, wait)? {
             return Ok(false);
         }
         for (block, bytes) in out.chunks_exact_mut(BLOCK).zip(all.chunks(stride as usize)) {
@@ -508,21 +497,15 @@ impl Opening {
         Ok(true)
     }
 
-    fn ask_device(&self, at: u64, out: &mut [u8], patience: Patience) -> block::Result<bool> {
-        match patience {
-            Patience::None => self.store.device.try_read_at(at, out),
-            Patience::Full => self.store.device.read_at(at, out).map(|()| true),
+    fn ask_device(&self, at: u64, out: &mut [u8], wait: Wait) -> block::Result<bool> {
+        match wait {
+            Wait::Never => self.store.device.try_read_at(at, out),
+            Wait::Device | Wait::Room => self.store.device.read_at(at, out).map(|()| true),
         }
     }
 
-    fn read_device(
-        &self,
-        kind: IoKind,
-        at: u64,
-        out: &mut [u8],
-        patience: Patience,
-    ) -> Result<bool> {
-        if !self.ask_device(at, out, patience)? {
+    fn read_device(&self, kind: IoKind, at: u64, out: &mut [u8], wait: Wait) -> Result<bool> {
+        if !self.ask_device(at, out, wait)? {
             return Ok(false);
         }
         self.io.count(kind, out.len() as u64);
@@ -538,12 +521,12 @@ impl Opening {
         slots: &[Slot],
         out: &mut [u8],
         place: Option<(u64, u64)>,
-        patience: Patience,
+        wait: Wait,
     ) -> Result<bool> {
         for (i, (slot, block)) in slots.iter().zip(out.chunks_exact_mut(BLOCK)).enumerate() {
             let found = block_crc(block);
             if found != slot.crc {
-                if patience == Patience::None {
+                if wait == Wait::Never {
                     return Ok(false);
                 }
                 let healed = place.is_some_and(|(at, stride)| {
@@ -615,7 +598,7 @@ impl Opening {
             let page_end = (block / BLOCKS_PER_PAGE as u64 + 1) * BLOCKS_PER_PAGE as u64;
             let last = page_end.min(end.div_ceil(BLOCK_BYTES));
             let count = (last - block) as usize;
-            self.look_up(block, &mut slots[..count], Patience::Full)?;
+            self.look_up(block, &mut slots[..count], Wait::Device)?;
             for slot in &slots[..count] {
                 let block_end = ((position / BLOCK_BYTES + 1) * BLOCK_BYTES).min(end);
                 push_extent(&mut extents, position, block_end - position, slot.is_hole());

@@ -12,7 +12,7 @@ use units::BLOCK_BYTES;
 
 use crate::placement::current_store::CurrentStore;
 use crate::pool::Engine;
-use crate::read::snapshot::Patience;
+use crate::types::Wait;
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
@@ -194,7 +194,7 @@ impl Volume {
             let noted = current.note(range);
             let count = usize::try_from(blocks.end.saturating_sub(blocks.start)).expect("few");
             let mut slots = vec![Slot::default(); count];
-            present.look_up(blocks.start, &mut slots, Patience::Full)?;
+            present.look_up(blocks.start, &mut slots, Wait::Device)?;
             let there = |slot: &Slot| !slot.is_hole() && !slot.is_outside();
             for (block, slot) in blocks.zip(&slots).filter(|(_, slot)| there(slot)) {
                 let (Some(offset), _) = current.look_up(&noted, block, 1) else { continue };

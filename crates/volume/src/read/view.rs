@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use units::Moment;
 
-use crate::read::snapshot::{Opening, Patience};
-use crate::types::{Extent, Resolved};
+use crate::read::snapshot::Opening;
+use crate::types::{Extent, Resolved, Wait};
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
@@ -54,7 +54,7 @@ impl View {
     /// # Errors
     /// `OutOfBounds`, `Corrupt`, `Io`; `NotFound` once the volume is deleted.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.read_with(offset, buffer, Patience::Full).map(|_| ())
+        self.read_with(offset, buffer, Wait::Device).map(|_| ())
     }
 
     /// Reads if nothing has to wait for a device; `Ok(false)` means "would wait".
@@ -62,15 +62,15 @@ impl View {
     /// # Errors
     /// Those of [`View::read`].
     pub fn try_read(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
-        self.read_with(offset, buffer, Patience::None)
+        self.read_with(offset, buffer, Wait::Never)
     }
 
-    fn read_with(&self, offset: u64, buffer: &mut [u8], patience: Patience) -> Result<bool> {
+    fn read_with(&self, offset: u64, buffer: &mut [u8], wait: Wait) -> Result<bool> {
         if self.volume.is_gone() {
             let text = format!("{} was deleted", self.volume.name);
             return Err(Error::new(ErrorKind::NotFound, text));
         }
-        self.opening.read(offset, buffer, patience)
+        self.opening.read(offset, buffer, wait)
     }
 
     /// Data and holes from `offset`, joined, at most `limit` of them.

@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use units::WallTime;
 
 use crate::catalogue::{GroupRecord, GroupVersionRecord, ScheduleRecord, tables};
-use crate::pool::Engine;
 use crate::retention::explain::{
     Explained, JudgedGroup, MadeBy, candidate, doomed, explain_doomed,
 };
 use crate::retention::group_schedule::{GroupSchedule, Held, Made};
+use crate::retention::groups::Groups;
 use crate::retention::hooks::PlannedHook;
 use crate::retention::open_files::Quiet;
 use crate::retention::schedule::{Schedule, ScheduleInfo, ScheduleSpec};
@@ -32,7 +32,7 @@ fn no_schedule(name: &str) -> Error {
         .with_hint("`hindsight group schedule set` makes one")
 }
 
-impl Engine {
+impl Groups {
     /// Takes up the schedule of a group, if it has one, with what it made.
     ///
     /// # Errors
@@ -56,18 +56,18 @@ impl Engine {
             }
         }
         let schedule = GroupSchedule { schedule: Schedule::of(record)?, captures };
-        self.group_schedules.lock().insert(group, schedule);
+        self.schedules.lock().insert(group, schedule);
         Ok(())
     }
 
     /// Whether the schedule of a group is still the one that this record was made of.
     pub(crate) fn is_group_scheduled(&self, group: u64, record: &ScheduleRecord) -> bool {
-        self.group_schedules.lock().get(&group).is_some_and(|s| s.schedule.is(record))
+        self.schedules.lock().get(&group).is_some_and(|s| s.schedule.is(record))
     }
 
     /// Takes up a capture that was committed.
     pub(crate) fn note_capture(&self, group: u64, number: u64, capture: &GroupVersionRecord) {
-        let mut schedules = self.group_schedules.lock();
+        let mut schedules = self.schedules.lock();
         let (Some(schedule), Some(made)) = (schedules.get_mut(&group), capture.scheduled) else {
             return;
         };
@@ -77,23 +77,23 @@ impl Engine {
 
     /// Forgets captures whose rows were removed.
     pub(crate) fn forget_captures(&self, group: u64, numbers: impl Iterator<Item = u64>) {
-        if let Some(schedule) = self.group_schedules.lock().get_mut(&group) {
+        if let Some(schedule) = self.schedules.lock().get_mut(&group) {
             numbers.for_each(|number| drop(schedule.captures.remove(&number)));
         }
     }
 
     fn group_with_id(&self, id: u64) -> Option<GroupRecord> {
-        self.groups.lock().values().find(|group| group.id == id).cloned()
+        self.by_name.lock().values().find(|group| group.id == id).cloned()
     }
 
     /// Does something with the schedule of a group, if it has one.
     fn with_schedule<T>(&self, group: u64, work: impl FnOnce(&mut Schedule) -> T) -> Option<T> {
-        self.group_schedules.lock().get_mut(&group).map(|s| work(&mut s.schedule))
+        self.schedules.lock().get_mut(&group).map(|s| work(&mut s.schedule))
     }
 
-    /// Captures what is due and prunes what no rule keeps; see [`Pool::run_schedules`].
+    /// Captures what is due and prunes what no rule keeps; see [`Groups::run_schedules`].
     pub(crate) fn run_group_schedules(&self, wall: WallTime, monotonic_ns: u64, may_prune: bool) {
-        let groups: Vec<u64> = self.group_schedules.lock().keys().copied().collect();
+        let groups: Vec<u64> = self.schedules.lock().keys().copied().collect();
         for group in groups {
             let due = self.with_schedule(group, |s| s.due(wall, monotonic_ns)).flatten();
             // A capture with a hook is its runner's: commands take their time.
@@ -131,7 +131,7 @@ impl Engine {
         let held = Held::of(&volumes);
         let most = (PRUNED_MAX / group.members.len().max(1)).max(1);
         let (captures, keep) = {
-            let schedules = self.group_schedules.lock();
+            let schedules = self.schedules.lock();
             let Some(schedule) = schedules.get(&id) else { return Ok((0, false)) };
             let keep = schedule.schedule.keep();
             let doomed = doomed(schedule.left(&held), &keep, most);
@@ -149,7 +149,7 @@ impl Engine {
 
     /// The judgements of groups' schedules on the versions of a volume.
     pub(crate) fn judged_groups(&self, volume: u64) -> Vec<JudgedGroup> {
-        let groups: Vec<GroupRecord> = self.groups.lock().values().cloned().collect();
+        let groups: Vec<GroupRecord> = self.by_name.lock().values().cloned().collect();
         let of_it = groups.into_iter().filter(|group| group.members.contains(&volume));
         of_it.filter_map(|group| self.judged_group(&group, volume)).collect()
     }
@@ -157,7 +157,7 @@ impl Engine {
     fn judged_group(&self, group: &GroupRecord, volume: u64) -> Option<JudgedGroup> {
         let volumes = self.registry.by_ids(&group.members);
         let held = Held::of(&volumes);
-        let schedules = self.group_schedules.lock();
+        let schedules = self.schedules.lock();
         let schedule = schedules.get(&group.id)?;
         let mut captures = BTreeMap::new();
         for (&number, made) in &schedule.captures {
@@ -167,9 +167,7 @@ impl Engine {
         let judged = schedule.schedule.judged(schedule.left(&held).map(candidate), 0..=u64::MAX);
         Some(JudgedGroup::of(judged, group.name.clone(), captures))
     }
-}
 
-impl Engine {
     /// Sets the schedule of a group, or changes it: then it goes on with what it made.
     ///
     /// # Errors
@@ -190,7 +188,7 @@ impl Engine {
             tx.audit("schedule-set", "", detail)?;
             let _books = tx.commit()?;
             let schedule = Schedule::of(record)?;
-            let mut schedules = self.group_schedules.lock();
+            let mut schedules = self.schedules.lock();
             match schedules.get_mut(&group) {
                 Some(before) => before.schedule = schedule,
                 None => {
@@ -202,11 +200,11 @@ impl Engine {
         self.group_schedule(name)?.ok_or_else(|| no_schedule(name))
     }
 
-    /// The result that [`Pool::set_group_schedule`] would have, and the schedule's captures that no
-    /// rule would keep then.
+    /// The result that [`Groups::set_group_schedule`] would have, and the schedule's captures that
+    /// no rule would keep then.
     ///
     /// # Errors
-    /// Those of [`Pool::set_group_schedule`].
+    /// Those of [`Groups::set_group_schedule`].
     pub fn plan_group_schedule(
         &self,
         name: &str,
@@ -217,7 +215,7 @@ impl Engine {
         let group = self.group_record(name)?;
         let volumes = self.registry.by_ids(&group.members);
         let held = Held::of(&volumes);
-        let schedules = self.group_schedules.lock();
+        let schedules = self.schedules.lock();
         let before = schedules.get(&group.id);
         let left: Vec<(u64, u64)> = before.map_or(Vec::new(), |s| s.left(&held).collect());
         let id = before.map_or(0, |s| s.schedule.id());
@@ -234,7 +232,7 @@ impl Engine {
         let group = self.group_record(name)?;
         let volumes = self.registry.by_ids(&group.members);
         let held = Held::of(&volumes);
-        let schedules = self.group_schedules.lock();
+        let schedules = self.schedules.lock();
         Ok(schedules.get(&group.id).map(|s| s.schedule.info(s.left(&held).next())))
     }
 
@@ -261,7 +259,7 @@ impl Engine {
         let detail = format!("group {name}: schedule {id}; its versions stay");
         tx.audit("schedule-remove", "", detail)?;
         let _books = tx.commit()?;
-        self.group_schedules.lock().remove(&group);
+        self.schedules.lock().remove(&group);
         Ok(())
     }
 
@@ -274,7 +272,7 @@ impl Engine {
         let doomed = {
             let volumes = self.registry.by_ids(&group.members);
             let held = Held::of(&volumes);
-            let schedules = self.group_schedules.lock();
+            let schedules = self.schedules.lock();
             let schedule = schedules.get(&group.id).ok_or_else(|| no_schedule(name))?;
             doomed(schedule.left(&held), &schedule.schedule.keep(), usize::MAX)
         };
@@ -310,7 +308,7 @@ impl Engine {
         let last = page.last().map_or(0, |(number, _)| *number);
         let volumes = self.registry.by_ids(&group.members);
         let held = Held::of(&volumes);
-        let schedules = self.group_schedules.lock();
+        let schedules = self.schedules.lock();
         let schedule = schedules.get(&group.id);
         let left = |s: &GroupSchedule| s.left(&held).map(candidate).collect::<Vec<_>>();
         let judged = schedule.map(|s| s.schedule.judged(left(s).into_iter(), first..=last));
@@ -342,7 +340,7 @@ impl Engine {
     pub fn due_group_hooks(&self) -> Vec<(String, Vec<PlannedHook>)> {
         let clock = &self.core.machine.clock;
         let (wall, monotonic_ns) = (clock.wall(), clock.monotonic_ns());
-        let groups: Vec<GroupRecord> = self.groups.lock().values().cloned().collect();
+        let groups: Vec<GroupRecord> = self.by_name.lock().values().cloned().collect();
         let due = |group: GroupRecord| {
             let due = self.with_schedule(group.id, |s| s.due(wall, monotonic_ns))??;
             let hooks = self.hooks_of(&group, due.hook.as_deref());

@@ -8,10 +8,11 @@
 //! 3. One commit deletes a capture: its versions and its row. After a crash it is there, or gone.
 //! 4. Groups in memory change under the pool's `books`, as the catalogue does.
 
-use std::ops::RangeInclusive;
+use std::collections::BTreeMap;
+use std::ops::{Deref, RangeInclusive};
 use std::sync::Arc;
 
-use env::RankedGuard;
+use env::{Rank, RankedGuard, RankedMutex};
 use history::Gate;
 use units::{Seq, WallTime};
 
@@ -22,7 +23,8 @@ use crate::catalogue::{
 };
 use crate::host::RoomWait;
 use crate::names::{check_label, check_name};
-use crate::pool::Engine;
+use crate::pool::volumes::Volumes;
+use crate::retention::group_schedule::GroupSchedule;
 use crate::retention::open_files::Quiet;
 use crate::retention::pins::Pins;
 use crate::retention::stand_still::Still;
@@ -36,6 +38,25 @@ const MEMBERS_MAX: usize = 256;
 const SWEPT_MAX: usize = 16;
 /// Captures that are read at a time to be deleted.
 const DELETED_MAX: usize = 1024;
+
+/// The groups of a pool, over its volumes.
+pub struct Groups {
+    volumes: Volumes,
+    /// By name; they change under the books.
+    pub(super) by_name: RankedMutex<BTreeMap<String, GroupRecord>>,
+    /// Schedules of groups with what they made, by the group's id; they change under the books.
+    pub(super) schedules: RankedMutex<BTreeMap<u64, GroupSchedule>>,
+    /// The right to run schedules, also those of volumes.
+    pub(super) scheduling: RankedMutex<()>,
+}
+
+impl Deref for Groups {
+    type Target = Volumes;
+
+    fn deref(&self) -> &Volumes {
+        &self.volumes
+    }
+}
 
 /// A group as it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +95,17 @@ fn no_group(name: &str) -> Error {
         .with_hint("`hindsight group list` names them")
 }
 
-impl Engine {
+impl Groups {
+    /// None yet, over the volumes.
+    pub fn new(volumes: Volumes) -> Groups {
+        Groups {
+            volumes,
+            by_name: RankedMutex::new(Rank::Groups, BTreeMap::new()),
+            schedules: RankedMutex::new(Rank::GroupSchedules, BTreeMap::new()),
+            scheduling: RankedMutex::new(Rank::Schedules, ()),
+        }
+    }
+
     /// Takes up the groups of the catalogue.
     ///
     /// # Errors
@@ -91,7 +122,7 @@ impl Engine {
     /// # Errors
     /// `NotFound`.
     pub(crate) fn group_record(&self, name: &str) -> Result<GroupRecord> {
-        self.groups.lock().get(name).cloned().ok_or_else(|| no_group(name))
+        self.by_name.lock().get(name).cloned().ok_or_else(|| no_group(name))
     }
 
     /// Puts a new group into a commit.
@@ -105,7 +136,7 @@ impl Engine {
         told: &str,
         tx: &mut Transaction<'_>,
     ) -> Result<GroupRecord> {
-        if self.groups.lock().contains_key(name) {
+        if self.by_name.lock().contains_key(name) {
             let text = format!("there is a group {name} already");
             return Err(Error::new(ErrorKind::Exists, text));
         }
@@ -138,12 +169,12 @@ impl Engine {
     }
 
     /// Groups without a volume that is being deleted, as part of that commit; to be told to
-    /// [`Pool::set_groups`] when it has succeeded.
+    /// [`Groups::set_groups`] when it has succeeded.
     ///
     /// # Errors
     /// Those of the catalogue.
     pub(crate) fn groups_without(&self, volume: u64, commit: &Commit) -> Result<Vec<GroupRecord>> {
-        let groups = self.groups.lock();
+        let groups = self.by_name.lock();
         let mut changed = Vec::new();
         for record in groups.values().filter(|record| record.members.contains(&volume)) {
             let mut record = record.clone();
@@ -156,7 +187,7 @@ impl Engine {
 
     /// Takes up groups that were committed.
     pub(crate) fn set_groups(&self, records: Vec<GroupRecord>) {
-        let mut groups = self.groups.lock();
+        let mut groups = self.by_name.lock();
         for record in records {
             groups.insert(record.name.clone(), record);
         }
@@ -175,7 +206,9 @@ impl Engine {
                 // Making room takes the right to do background work, which comes before pins: so
                 // only now, when those that stood still have been let go.
                 Err(e) if e.kind == ErrorKind::Full => {
-                    if volumes.is_empty() || !self.wait_for_room(&mut wait, &|| true)? {
+                    if volumes.is_empty()
+                        || !self.core.host()?.wait_for_room(&mut wait, &|| true)?
+                    {
                         return Err(e);
                     }
                 }
@@ -240,7 +273,7 @@ fn instant_of(
     })
 }
 
-impl Engine {
+impl Groups {
     /// Makes a group of volumes.
     ///
     /// # Errors
@@ -271,7 +304,7 @@ impl Engine {
     /// All groups by name.
     #[must_use]
     pub fn groups(&self) -> Vec<GroupInfo> {
-        let records: Vec<GroupRecord> = self.groups.lock().values().cloned().collect();
+        let records: Vec<GroupRecord> = self.by_name.lock().values().cloned().collect();
         records.iter().map(|record| self.group_info(record)).collect()
     }
 
@@ -301,15 +334,15 @@ impl Engine {
         let record = self.group_record(name)?;
         tx.remove(tables::GROUPS, record.id)?;
         tx.remove_all(tables::GROUP_VERSIONS, all_of(record.id))?;
-        let scheduled = self.group_schedules.lock().contains_key(&record.id);
+        let scheduled = self.schedules.lock().contains_key(&record.id);
         if scheduled {
             tx.remove(tables::GROUP_SCHEDULES, record.id)?;
         }
         let detail = format!("group {name}; volumes and versions stay");
         tx.audit("group-delete", "", detail)?;
         let _books = tx.commit()?;
-        self.groups.lock().remove(name);
-        self.group_schedules.lock().remove(&record.id);
+        self.by_name.lock().remove(name);
+        self.schedules.lock().remove(&record.id);
         Ok(())
     }
 
@@ -325,7 +358,7 @@ impl Engine {
     /// each volume by its name.
     ///
     /// # Errors
-    /// Those of [`Pool::create_group_version`].
+    /// Those of [`Groups::create_group_version`].
     pub fn create_group_version_as(
         &self,
         name: &str,
@@ -365,9 +398,7 @@ impl Engine {
         let all = records.into_iter().take(limit).map(told);
         Ok((all.filter(|version| !version.versions.is_empty()).collect(), next))
     }
-}
 
-impl Engine {
     /// Deletes the captures with these numbers, each with all of its versions that are left; says
     /// how many there were.
     ///
@@ -401,9 +432,7 @@ impl Engine {
         };
         Err(Error::new(ErrorKind::NotFound, format!("group {name} has no {which}")))
     }
-}
 
-impl Engine {
     /// Deletes a capture with its versions.
     fn delete_capture(&self, name: &str, number: u64) -> Result<()> {
         let group = self.group_record(name)?;

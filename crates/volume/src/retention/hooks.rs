@@ -8,7 +8,7 @@
 use crate::Result;
 use crate::catalogue::{GroupRecord, tables};
 use crate::names::check_name;
-use crate::pool::Engine;
+use crate::retention::groups::Groups;
 use crate::volume::Volume;
 use crate::volume::identity::Identity;
 
@@ -55,7 +55,7 @@ impl Identity {
     }
 }
 
-impl Engine {
+impl Groups {
     /// The hooks around a capture of a group for which `said` is named, the outermost first.
     pub(crate) fn hooks_of(&self, group: &GroupRecord, said: Option<&str>) -> Vec<PlannedHook> {
         let own = match said {
@@ -73,9 +73,7 @@ impl Engine {
         };
         members.iter().filter_map(hook).collect()
     }
-}
 
-impl Engine {
     /// The hooks around a capture of a group for which `said` is named, the outermost first.
     ///
     /// # Errors

@@ -95,8 +95,10 @@ impl Pins {
     /// Adds a version; `scheduled` is the schedule that made it and the clock's time then.
     pub fn add_version(&mut self, number: u64, seq: Seq, scheduled: Option<(u64, u64)>) {
         let pinned = PinnedVersion { seq, schedule: scheduled.map(|(schedule, _)| schedule) };
-        let before = self.versions.insert(number, pinned);
-        assert!(before.is_none(), "no number is used twice");
+        let last = self.versions.last_key_value();
+        let is_later = last.is_none_or(|(&last, before)| last < number && before.seq <= seq);
+        assert!(is_later, "version {number} at seq {seq} is later than all others");
+        self.versions.insert(number, pinned);
         if let Some((schedule, made_ns)) = scheduled {
             self.scheduled.insert((schedule, number), made_ns);
         }
@@ -199,6 +201,7 @@ impl Pins {
 
     /// Ends a view.
     pub fn remove_view(&mut self, seq: Seq) {
+        assert!(self.held.get(&seq) >= self.views.get(&seq), "views are held");
         let count = self.views.get_mut(&seq).expect("pinned by this view");
         *count -= 1;
         if *count == 0 {

@@ -12,9 +12,9 @@
 use units::{Seq, WallTime};
 
 use crate::catalogue::{ScheduleRecord, VersionRecord, tables};
-use crate::pool::Engine;
 use crate::retention::Retention;
 use crate::retention::explain::{Explained, MadeBy, candidate, doomed, explain_doomed};
+use crate::retention::groups::Groups;
 use crate::retention::keep_rules::KeepRules;
 use crate::retention::open_files::Quiet;
 use crate::retention::schedule::{Schedule, ScheduleInfo, ScheduleSpec};
@@ -24,7 +24,7 @@ use crate::{Error, ErrorKind, Result};
 /// Versions that one commit prunes; each has a line in the audit log.
 pub(crate) const PRUNED_MAX: usize = 512;
 
-impl Engine {
+impl Groups {
     /// Captures what is due and prunes what no rule keeps. A failure is told by the schedule, and
     /// tried again later: it must not keep other background work from being done.
     pub(crate) fn run_schedules(&self) {

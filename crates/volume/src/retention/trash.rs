@@ -5,17 +5,18 @@
 //!    groups. Nothing of it expires, nobody writes to it, and nobody finds it by its name.
 //! 2. It goes for good when its grace period is over, when that is asked for, or when room is
 //!    wanted and nothing expired is left: the one that was deleted first goes first.
-//! 3. Which map a volume is in (`volumes` or `ghosts`) changes under the books, as its record does.
+//! 3. Which map a volume is in (`served` or `ghosts`) changes under the books, as its record does.
 
 use std::sync::Arc;
 
 use units::WallTime;
 
 use crate::catalogue::{GraceRecord, TrashRecord, VolumeRecord, all_of, tables};
-use crate::jobs::merges::Merges;
 use crate::names::check_name;
 use crate::pool::Engine;
+use crate::pool::volumes::Volumes;
 use crate::retention::grace::GRACE_NS;
+use crate::retention::groups::Groups;
 use crate::retention::moments::Moments;
 use crate::retention::pins::Pins;
 use crate::types::{DeletedVolume, Deletion};
@@ -97,54 +98,7 @@ impl VolumeRecord {
     }
 }
 
-impl Engine {
-    /// Deletes a volume for good, with all that is pinned of it. Blocks that clones still need stay
-    /// until they are gone.
-    ///
-    /// # Errors
-    /// `NotFound`, `Refused`, `Io`.
-    pub fn delete_volume(&self, name: &str) -> Result<()> {
-        let asked = Deletion { grace_ns: Some(0), force: true, dry_run: false };
-        self.remove_volume(name, asked).map(drop)
-    }
-
-    /// Deletes a volume: into the trash, or for good where the grace period is nothing. Says what
-    /// becomes of it.
-    ///
-    /// # Errors
-    /// `NotFound`, `Refused`, `Io`; `Busy` unless it is forced while there are versions or pinned
-    /// marks.
-    pub fn remove_volume(&self, name: &str, asked: Deletion) -> Result<DeletedVolume> {
-        self.remove(&self.volume(name)?, asked)
-    }
-
-    /// The same of a volume, whatever it is called meanwhile.
-    ///
-    /// # Errors
-    /// Those of [`Pool::remove_volume`].
-    pub fn remove(&self, volume: &Arc<Volume>, asked: Deletion) -> Result<DeletedVolume> {
-        self.check_open()?;
-        volume.check_served()?;
-        if !asked.force {
-            volume.check_unpinned(&volume.pins().lock())?;
-        }
-        let deleted_ns = self.core.machine.clock.wall().as_nanos();
-        let grace_ns = asked.grace_ns.unwrap_or(TRASH_NS);
-        let trash = TrashRecord { deleted_ns, until_ns: deleted_ns.saturating_add(grace_ns) };
-        let told = volume.told_deleted(trash)?;
-        if asked.dry_run {
-            return Ok(told);
-        }
-        if grace_ns == 0 {
-            let mut work = self.work.lock();
-            self.destroy(volume, End::Asked { force: asked.force }, &mut work)?;
-            return Ok(told);
-        }
-        self.put_away(volume, trash, asked.force)?;
-        self.share_memory();
-        Ok(told)
-    }
-
+impl Volumes {
     /// The volumes in the trash, in the order of their deletion.
     ///
     /// # Errors
@@ -185,6 +139,56 @@ impl Engine {
         self.share_memory();
         Ok(volume)
     }
+}
+
+impl Engine {
+    /// Deletes a volume for good, with all that is pinned of it. Blocks that clones still need stay
+    /// until they are gone.
+    ///
+    /// # Errors
+    /// `NotFound`, `Refused`, `Io`.
+    pub fn delete_volume(&self, name: &str) -> Result<()> {
+        let asked = Deletion { grace_ns: Some(0), force: true, dry_run: false };
+        self.remove_volume(name, asked).map(drop)
+    }
+
+    /// Deletes a volume: into the trash, or for good where the grace period is nothing. Says what
+    /// becomes of it.
+    ///
+    /// # Errors
+    /// `NotFound`, `Refused`, `Io`; `Busy` unless it is forced while there are versions or pinned
+    /// marks.
+    pub fn remove_volume(&self, name: &str, asked: Deletion) -> Result<DeletedVolume> {
+        self.remove(&self.volume(name)?, asked)
+    }
+
+    /// The same of a volume, whatever it is called meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`Engine::remove_volume`].
+    pub fn remove(&self, volume: &Arc<Volume>, asked: Deletion) -> Result<DeletedVolume> {
+        self.check_open()?;
+        volume.check_served()?;
+        if !asked.force {
+            volume.check_unpinned(&volume.pins().lock())?;
+        }
+        let deleted_ns = self.core.machine.clock.wall().as_nanos();
+        let grace_ns = asked.grace_ns.unwrap_or(TRASH_NS);
+        let trash = TrashRecord { deleted_ns, until_ns: deleted_ns.saturating_add(grace_ns) };
+        let told = volume.told_deleted(trash)?;
+        if asked.dry_run {
+            return Ok(told);
+        }
+        if grace_ns == 0 {
+            let mut work = self.work.lock();
+            self.destroy(volume, End::Asked { force: asked.force })?;
+            work.purge()?;
+            return Ok(told);
+        }
+        self.put_away(volume, trash, asked.force)?;
+        self.share_memory();
+        Ok(told)
+    }
 
     /// Deletes for good what is in the trash under a number.
     ///
@@ -196,13 +200,14 @@ impl Engine {
         let told = volume.told_deleted(trash)?;
         if !dry_run {
             let mut work = self.work.lock();
-            self.destroy(&volume, End::Emptied(trash), &mut work)?;
+            self.destroy(&volume, End::Emptied(trash))?;
+            work.purge()?;
         }
         Ok(told)
     }
 }
 
-impl Engine {
+impl Volumes {
     /// The volumes in the trash, in the order of their deletion.
     pub(crate) fn in_trash(&self) -> Vec<(Arc<Volume>, TrashRecord)> {
         let ghosts = self.registry.ghosts();
@@ -237,16 +242,18 @@ impl Engine {
         self.registry.withdraw(volume);
         Ok(())
     }
+}
 
+impl Groups {
     /// Deletes for good what has been in the trash for long enough. The caller has the work.
     ///
     /// # Errors
     /// `Refused`, `Io`.
-    pub(crate) fn expire_trash(&self, work: &mut Merges) -> Result<()> {
+    pub(crate) fn expire_trash(&self) -> Result<()> {
         let now_ns = self.core.time().as_nanos();
         for (volume, trash) in self.in_trash() {
             if trash.until_ns <= now_ns {
-                unless_taken_out(self.destroy(&volume, End::Over(trash), work))?;
+                unless_taken_out(self.destroy(&volume, End::Over(trash)))?;
             }
         }
         Ok(())
@@ -257,13 +264,14 @@ impl Engine {
     ///
     /// # Errors
     /// `Refused`, `Io`.
-    pub(crate) fn sacrifice_trash(&self, work: &mut Merges) -> Result<bool> {
+    pub(crate) fn sacrifice_trash(&self) -> Result<bool> {
         let Some((volume, trash)) = self.in_trash().into_iter().next() else { return Ok(false) };
-        unless_taken_out(self.destroy(&volume, End::NoRoom(trash), work)).map(|()| true)
+        unless_taken_out(self.destroy(&volume, End::NoRoom(trash))).map(|()| true)
     }
 
-    /// Deletes a volume for good. Blocks that clones still need stay until they are gone.
-    fn destroy(&self, volume: &Arc<Volume>, end: End, work: &mut Merges) -> Result<()> {
+    /// Deletes a volume for good. It is removed as soon as no clone needs any of it. The caller has
+    /// the work.
+    fn destroy(&self, volume: &Arc<Volume>, end: End) -> Result<()> {
         // Nothing is pinned between the look and the commit.
         let mut pins = volume.pins().lock();
         if end == (End::Asked { force: false }) {
@@ -313,9 +321,8 @@ impl Engine {
         pins.clear();
         drop(pins);
         *volume.schedule.lock() = None;
-        work.give_up();
         self.share_memory();
-        self.bury_ghosts()
+        Ok(())
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use history::{By, Openable, Timeline};
 use units::Seq;
 
-use crate::pool::Engine;
+use crate::pool::volumes::Volumes;
 use crate::retention::moments::Moments;
 use crate::retention::needed::{Branch, Needed};
 use crate::types::Granularity;
@@ -29,7 +29,7 @@ fn is_interval(granularity: &(u64, Granularity)) -> bool {
     matches!(granularity.1, Granularity::Interval(_))
 }
 
-impl Engine {
+impl Volumes {
     /// The moments of a timeline at or after `from` that can be opened.
     ///
     /// # Errors

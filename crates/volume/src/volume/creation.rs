@@ -9,7 +9,7 @@ use crate::catalogue::transaction::Transaction;
 use crate::catalogue::{SourceRecord, TimelineRecord, VolumeRecord, tables};
 use crate::jobs::encoding;
 use crate::names::check_name;
-use crate::pool::Engine;
+use crate::pool::volumes::Volumes;
 use crate::types::{Architecture, Granularity, VolumeSpec};
 use crate::volume::Volume;
 use crate::write::{cache_sizes, copy_unit};
@@ -42,7 +42,7 @@ impl Newborn {
     }
 }
 
-impl Engine {
+impl Volumes {
     /// Makes a volume; it reads as zeros and takes no space.
     ///
     /// # Errors

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use crate::catalogue::VolumeRecord;
 use crate::names::check_name;
-use crate::pool::Engine;
+use crate::pool::volumes::Volumes;
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
-impl Engine {
+impl Volumes {
     /// Gives a volume another name, or says whether it could have that.
     ///
     /// # Errors
@@ -49,9 +49,7 @@ impl Engine {
         self.registry.rename(name, &volume);
         Ok(Arc::clone(&volume))
     }
-}
 
-impl Engine {
     /// The clones of a volume, also those in the trash.
     fn clones_of(&self, id: u64) -> Vec<Arc<Volume>> {
         let mut all = self.registry.all();

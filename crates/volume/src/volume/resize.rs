@@ -103,6 +103,7 @@ impl Volume {
         let mut tx = self.begin()?;
         let before = self.record.lock().clone();
         let record = tx.change(&self.record);
+        record.assert_before(seq);
         let graced = self.settle_settings(record, change, seq)?;
         record.sizes.push((seq.0, size_bytes));
         record.uncut = record.uncut.max(old);

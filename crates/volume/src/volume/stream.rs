@@ -36,7 +36,8 @@ pub struct Tally {
     pub checksum_errors: AtomicU64,
 }
 
-/// The data of a volume: what waits, what is logged, what is present.
+/// The data of a volume: what waits, what is logged, what is present, and what is to be reclaimed
+/// of it; with the counts of requests.
 pub struct Stream {
     identity: Identity,
     log: Log,
@@ -113,7 +114,7 @@ impl Stream {
     }
 
     /// The map knows it.
-    pub(crate) fn recovered_is_flushed(&self) {
+    pub(crate) fn note_recovered_flushed(&self) {
         self.has_recovered.store(false, Ordering::Release);
     }
 
@@ -134,6 +135,7 @@ impl Stream {
         size_bytes: u64,
         current: Option<Arc<CurrentStore>>,
     ) {
+        assert!(self.log.stands_still(), "the present changes while the gate is closed");
         let store = Arc::clone(&self.core.store);
         let at = Seq(u64::MAX);
         let volume = (self.id, self.name.clone());

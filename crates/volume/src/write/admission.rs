@@ -7,10 +7,10 @@
 use std::sync::atomic::Ordering;
 
 use crate::host::RoomWait;
-use crate::types::WriteOp;
+use crate::types::{Wait, WriteOp};
 use crate::write::Writer;
 use crate::write::ops::{span, without};
-use crate::write::pace::{Lack, Pace, Patience, Written};
+use crate::write::pace::{Lack, Pace, Written};
 use crate::{Error, ErrorKind, Result};
 
 impl Writer {
@@ -23,7 +23,7 @@ impl Writer {
     pub fn write_some(&self, ops: &[WriteOp<'_>], done: u64, may_wait: bool) -> Result<Written> {
         self.check_served()?;
         let all = self.check_ranges(ops)?;
-        let pace = Pace::new(if may_wait { Patience::Turns } else { Patience::Nothing });
+        let pace = Pace::new(if may_wait { Wait::Device } else { Wait::Never });
         let written = match done {
             0 => self.write_ops(ops, &pace).map(drop),
             _ => self.write_rest(ops, done, &pace),

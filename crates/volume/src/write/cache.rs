@@ -365,7 +365,7 @@ impl Cache {
     /// Lets writes go on, after what the log has now.
     pub fn release(&self, logged: Seq, last_time: WallTime) {
         let mut state = self.state.lock();
-        state.held -= 1;
+        state.held = state.held.checked_sub(1).expect("held until now");
         if state.pages.waiting_len() == 0 {
             state.logged = state.logged.max(logged);
             state.last_time = state.last_time.max(last_time);
@@ -464,6 +464,7 @@ impl State {
 
     fn take_group(&mut self, ops: &[BlockOp<'_>], time: WallTime) {
         assert!(time > self.last_time, "time rises");
+        assert!(self.held == 0, "nothing comes to wait while writes are held back");
         self.last_time = time;
         let number = match self.granularity {
             Granularity::EveryWrite => None,

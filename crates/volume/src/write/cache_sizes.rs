@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use units::{BLOCK_BYTES, Size};
 
-use crate::pool::Engine;
+use crate::pool::volumes::Volumes;
 use crate::types::{Architecture, CacheChange, CacheInfo, CacheSetting};
 use crate::volume::Volume;
 use crate::write::Writer;
@@ -62,10 +62,10 @@ pub fn setting(
     Ok(Some(CacheSetting { bytes: wanted, dirty_percent }))
 }
 
-impl Engine {
+impl Volumes {
     /// Memory that all caches may have together.
     fn caches_bytes_max(&self) -> u64 {
-        self.memory_bytes / 2
+        self.memory_bytes() / 2
     }
 
     /// Fails unless a cache fits the memory by itself, and with the smallest share of it beside
@@ -77,7 +77,7 @@ impl Engine {
     pub(crate) fn check_cache(&self, wanted: Option<CacheSetting>, but: Option<u64>) -> Result<()> {
         let Some(wanted) = wanted else { return Ok(()) };
         let most = self.caches_bytes_max();
-        let memory = Size(self.memory_bytes);
+        let memory = Size(self.memory_bytes());
         if wanted.bytes > most {
             let text = format!(
                 "a cache of {} does not fit: caches have at most half of the pool's memory, \
@@ -102,7 +102,7 @@ impl Engine {
     /// Gives every volume its cache, and the pages of maps what is left. The caller holds no lock
     /// but that of the work.
     pub(crate) fn share_memory(&self) {
-        let _sharing = self.sharing.lock();
+        let _sharing = self.sharing().lock();
         for (volume, _) in self.in_trash() {
             // Waiting writes go out, and none is added.
             let setting = volume.record.lock().cache;
@@ -119,7 +119,7 @@ impl Engine {
             granted_bytes += bytes;
             volume.grant_cache(setting, bytes);
         }
-        let pages = (self.memory_bytes / 8 * 5).saturating_sub(granted_bytes);
+        let pages = (self.memory_bytes() / 8 * 5).saturating_sub(granted_bytes);
         self.core.store.set_page_cache_bytes(usize::try_from(pages).unwrap_or(usize::MAX));
     }
 }

@@ -21,8 +21,8 @@ use history::Slot;
 use units::{BLOCK_BYTES, MapExtent, Seq};
 
 use crate::catalogue::VolumeRecord;
-use crate::read::snapshot::{Opening, Patience};
-use crate::types::{Architecture, Granularity, VolumeChange, WriteOp};
+use crate::read::snapshot::Opening;
+use crate::types::{Architecture, Granularity, VolumeChange, Wait, WriteOp};
 use crate::write::Writer;
 use crate::write::edge::{Edge, units_at_edges};
 use crate::write::ops::{is_zero, lay_over, span};
@@ -101,10 +101,10 @@ impl Writer {
         let live = self.present();
         let (offset, length_bytes) = span(op);
         let blocks = offset / BLOCK_BYTES..(offset + length_bytes).div_ceil(BLOCK_BYTES);
-        let patience = if pace.may_wait_for_turns() { Patience::Full } else { Patience::None };
+        let wait = if pace.may_wait_for_turns() { Wait::Device } else { Wait::Never };
         let (head, tail) = units_at_edges(&blocks, unit_blocks, live.size_bytes);
         let takes = |unit: &Range<u64>| {
-            let shared = self.shared(&live, unit, &blocks, self.cache().is_on(), patience);
+            let shared = self.shared(&live, unit, &blocks, self.cache().is_on(), wait);
             // Blocks that cannot be read are not taken along.
             shared.is_ok_and(|shared| shared != Some(0))
         };
@@ -119,7 +119,7 @@ impl Writer {
         unit: &Range<u64>,
         written: &Range<u64>,
         is_cached: bool,
-        patience: Patience,
+        wait: Wait,
     ) -> Result<Option<u32>> {
         let captured = Seq(self.captured.load(Ordering::Acquire));
         let is_filled = written.start <= unit.start && unit.end <= written.end;
@@ -132,7 +132,7 @@ impl Writer {
         let mut slots = [Slot::default(); MapExtent::BLOCKS_MAX];
         let slots = &mut slots[..(unit.end - unit.start) as usize];
         let _epoch = self.core.store.enter();
-        if !live.look_up(unit.start, slots, patience)? {
+        if !live.look_up(unit.start, slots, wait)? {
             return Ok(None);
         }
         let is_shared = |(block, slot): (u64, &Slot)| {
@@ -156,7 +156,7 @@ impl Writer {
         let (offset, length_bytes) = span(op);
         let end = offset + length_bytes;
         let written = offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
-        let shared = self.shared(live, unit, &written, is_cached, Patience::Full)?;
+        let shared = self.shared(live, unit, &written, is_cached, Wait::Device)?;
         let shared = shared.expect("a patient look-up ends");
         let bit = |block: u64| 1_u32 << (block - unit.start);
         let own = unit.start.max(written.start)..unit.end.min(written.end);
@@ -169,6 +169,7 @@ impl Writer {
             return Ok(None);
         }
         let chosen = own.fold(needed, |bits, block| bits | bit(block));
+        assert!(unit.end - unit.start <= 32, "a bit is a block");
         let skip = u64::from(chosen.trailing_zeros());
         let (first, blocks) = (unit.start + skip, 32 - chosen.leading_zeros() as usize);
         let mut bytes = vec![0; (blocks - skip as usize) * BLOCK];
@@ -177,8 +178,8 @@ impl Writer {
         let start = (from - first * BLOCK_BYTES) as usize;
         let there = &mut bytes[start..][..(until.min(live.size_bytes) - from) as usize];
         let ready = match is_cached {
-            true => self.read_cached(from, there, Patience::Full)?,
-            false => live.read(from, there, Patience::Full)?,
+            true => self.read_cached(from, there, Wait::Device)?,
+            false => live.read(from, there, Wait::Device)?,
         };
         assert!(ready, "a patient read ends");
         lay_over(first * BLOCK_BYTES, &mut bytes, op);

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use history::BlockOp;
 use units::BLOCK_BYTES;
 
-use crate::types::WriteOp;
+use crate::types::{Wait, WriteOp};
 use crate::write::ops::span;
 
 /// The reason why a write has to wait.
@@ -34,18 +34,10 @@ pub enum Written {
     },
 }
 
-/// Reasons for which a write waits by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
-    Nothing,
-    Turns,
-    Room,
-}
-
-/// A write's patience, and its progress.
+/// The things that a write may wait for by itself, and its progress.
 #[derive(Debug)]
 pub struct Pace {
-    patience: Patience,
+    wait: Wait,
     /// Bytes of the ops that have ended.
     ended: Cell<u64>,
     /// Bytes of the op, or of the ops that go together, at which it stopped.
@@ -55,21 +47,21 @@ pub struct Pace {
 
 impl Pace {
     /// None is done yet.
-    pub fn new(patience: Patience) -> Pace {
-        Pace { patience, ended: Cell::new(0), within: Cell::new(0), lack: Cell::new(None) }
+    pub fn new(wait: Wait) -> Pace {
+        Pace { wait, ended: Cell::new(0), within: Cell::new(0), lack: Cell::new(None) }
     }
 
     /// Waits for everything.
     pub fn patient() -> Pace {
-        Pace::new(Patience::Room)
+        Pace::new(Wait::Room)
     }
 
     pub fn may_wait_for_turns(&self) -> bool {
-        self.patience != Patience::Nothing
+        self.wait != Wait::Never
     }
 
     pub fn may_wait_for_room(&self) -> bool {
-        self.patience == Patience::Room
+        self.wait == Wait::Room
     }
 
     /// Ops have ended.

@@ -1,11 +1,11 @@
-//! Through a volume's write-back cache: writes into it, from it to the log and in place, reads
-//! past it, and standing still for those who must see "now".
+//! Through a volume's write-back cache: writes into it, and from it to the log and in place; writes
+//! are held back for those who must see "now".
 //!
 //! Invariants
 //! 1. While the cache is on only whoever destages appends to the log, but for those who hold writes
 //!    back after everything was destaged.
 //! 2. A destage takes neither `work` nor `pins`; their holder may destage, but not make room.
-//! 3. A standstill is a moment of the volume: nothing waits, and nothing is accepted.
+//! 3. While writes are held nothing waits, and nothing is accepted.
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -363,6 +363,7 @@ impl Writer {
         while self.cache().has_waiting(u64::MAX) {
             self.destage_into_reserve(None)?;
         }
+        assert!(self.cache().first_waiting().is_none(), "nothing waits while writes are held");
         Ok(hold)
     }
 

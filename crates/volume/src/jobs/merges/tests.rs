@@ -54,8 +54,7 @@ impl Rig {
     }
 
     fn is_in_full_merge(&self, volume: &Volume) -> bool {
-        let merges = self.pool.work.lock();
-        merges.full().is_some_and(|merge| merge.volume().id == volume.id)
+        self.pool.work.lock().parts.merging().full == Some(volume.id)
     }
 }
 
@@ -107,6 +106,24 @@ fn a_volume_whose_map_is_full_at_each_step_starves_no_other() {
         rig.step();
     }
     assert!(runs(&other) <= RUNS_MAX, "{} runs", runs(&other));
+}
+
+#[test]
+fn a_volume_that_wants_to_be_merged_again_and_again_starves_no_other() {
+    let rig = Rig::new(16 << 20);
+    let (greedy, other) = (rig.volume("a", DAY_NS), rig.volume("b", DAY_NS));
+    make_runs(&rig.pool, &other, RUNS_MAX as u64 + 2);
+    for _ in 0..6 {
+        make_runs(&rig.pool, &greedy, RUNS_MAX as u64 + 2);
+        rig.step();
+    }
+    assert!(runs(&other) <= RUNS_MAX, "{} runs", runs(&other));
+    other.reclamation().want();
+    for _ in 0..6 {
+        greedy.reclamation().want();
+        rig.step();
+    }
+    assert!(!other.reclamation().is_wanted(), "its pass has begun");
 }
 
 #[test]

@@ -13,6 +13,7 @@ impl Cache {
     /// into a run, which is the one that goes with the right to destage. False when there are none.
     pub fn begin_run(&self, run: &mut Run, blocks: usize, upto: Option<u64>) -> bool {
         let mut state = self.lock();
+        assert!(state.going == 0, "one run goes at a time");
         run.clear();
         for (taken, (id, page)) in state.pages.waiting().enumerate() {
             let begins_group = run.groups.last().is_none_or(|(time, _)| *time != page.time);
@@ -42,6 +43,7 @@ impl Cache {
                 state.destaged += u64::from(is_there);
             }
         }
+        assert!(seq >= state.logged, "the log does not go back from {} to {seq}", state.logged);
         state.logged = seq;
         state.ops = state.ops.saturating_sub((end - first) as u64);
         if state.pages.waiting_len() == 0 {

@@ -296,12 +296,17 @@ impl Pages {
 
     /// Puts a page at the end of the order it belongs to.
     fn append(&mut self, number: u32) {
+        let write = self.page(number).write;
         let order = self.order(number);
         let before = std::mem::replace(&mut order.last, number);
         order.len += 1;
         match before {
             NONE => order.first = number,
-            before => self.page_mut(before).after = number,
+            before => {
+                let last = self.page_mut(before);
+                assert!(last.write <= write, "what waits is in the order of its writes");
+                last.after = number;
+            }
         }
         let page = self.page_mut(number);
         (page.before, page.after) = (before, NONE);

@@ -1,0 +1,70 @@
+//! The storey that background work is done on: the groups and volumes of a pool, its members, and
+//! what jobs know of one another.
+
+use std::ops::Deref;
+
+use env::{Rank, RankedMutex};
+
+use crate::jobs::dedup::progress::Dedup;
+use crate::pool::arrays::Members;
+use crate::retention::groups::Groups;
+use crate::volume::Volume;
+
+/// A pool as background work sees it. The rest changes with the right to do some.
+pub struct Parts {
+    groups: Groups,
+    /// The members, if it is on a stack of them.
+    pub members: Members,
+    /// Searches for equal blocks; merges enter what they found.
+    pub dedup: RankedMutex<Dedup>,
+    /// The merges under way.
+    pub merging: RankedMutex<Merging>,
+}
+
+impl Deref for Parts {
+    type Target = Groups;
+
+    fn deref(&self) -> &Groups {
+        &self.groups
+    }
+}
+
+impl Parts {
+    /// These groups, with nothing under way.
+    pub fn new(groups: Groups) -> Parts {
+        Parts {
+            groups,
+            members: Members::default(),
+            dedup: RankedMutex::new(Rank::Dedup, Dedup::default()),
+            merging: RankedMutex::new(Rank::Noted, Merging::default()),
+        }
+    }
+
+    /// The merges under way.
+    pub fn merging(&self) -> Merging {
+        *self.merging.lock()
+    }
+}
+
+/// The volumes that merges are under way of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Merging {
+    /// Of which some runs are joined.
+    pub join: Option<u64>,
+    /// Of which a timeline is merged as a whole.
+    pub full: Option<u64>,
+    /// There was something to merge in the last step.
+    pub is_busy: bool,
+}
+
+impl Merging {
+    /// Whether there is one.
+    pub fn is_any(self) -> bool {
+        self.join.or(self.full).is_some()
+    }
+
+    /// Whether one is of this volume.
+    pub fn is_of(self, volume: &Volume) -> bool {
+        [self.join, self.full].contains(&Some(volume.id))
+    }
+}
