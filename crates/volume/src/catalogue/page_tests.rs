@@ -16,7 +16,6 @@ use super::{
     TimelineRecord, TrashRecord, VersionRecord, VolumeRecord, tables,
 };
 use crate::ErrorKind;
-use crate::catalogue::tables;
 use crate::pool::run_figures::{Figures, SpanFigures};
 use crate::retention::keep_rules::KeepRules;
 use crate::retention::open_files::OpenFiles;
