@@ -71,7 +71,6 @@ pub struct CryptHeader {
 
 impl CryptHeader {
     /// The bytes of one of the two copies. Asserts that every field is in its range.
-    #[must_use]
     pub fn encode(&self, copy: usize) -> [u8; SECTOR_BYTES] {
         let place = place(copy);
         self.verify(place).expect("a crypt header that we write is in range");

@@ -55,7 +55,6 @@ pub struct Place {
 
 impl Place {
     /// An error there.
-    #[must_use]
     pub fn error(
         self,
         kind: FormatErrorKind,

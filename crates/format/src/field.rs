@@ -18,20 +18,17 @@ pub struct Field {
 
 impl Field {
     /// A field.
-    #[must_use]
     pub const fn new(name: &'static str, offset: usize, bytes: usize) -> Field {
         Field { name, offset, bytes }
     }
 
     /// Bytes from the structure's start to the byte after this field.
-    #[must_use]
     pub const fn end(self) -> usize {
         self.offset + self.bytes
     }
 }
 
 /// Whether the fields, in order, cover exactly `bytes` bytes.
-#[must_use]
 pub const fn tile(fields: &[Field], bytes: usize) -> bool {
     let mut offset = 0;
     let mut i = 0;
@@ -47,7 +44,6 @@ pub const fn tile(fields: &[Field], bytes: usize) -> bool {
 
 /// Reads an integer of up to 8 bytes.
 #[inline(always)]
-#[must_use]
 pub fn get(bytes: &[u8], field: Field) -> u64 {
     let mut wide = [0; 8];
     wide[..field.bytes].copy_from_slice(&bytes[field.offset..field.end()]);
@@ -56,7 +52,6 @@ pub fn get(bytes: &[u8], field: Field) -> u64 {
 
 /// Reads an integer of up to 4 bytes.
 #[inline(always)]
-#[must_use]
 pub fn get_u32(bytes: &[u8], field: Field) -> u32 {
     let mut wide = [0; 4];
     wide[..field.bytes].copy_from_slice(&bytes[field.offset..field.end()]);

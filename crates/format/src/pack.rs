@@ -179,7 +179,6 @@ impl PackHeader {
     }
 
     /// Bytes of the whole pack, a multiple of 64: the next one follows.
-    #[must_use]
     pub fn total_bytes(&self) -> usize {
         total_bytes(self.stored_bytes)
     }
@@ -244,7 +243,6 @@ impl Pack {
     }
 
     /// Its versions, in order.
-    #[must_use]
     pub fn versions(&self) -> &[PackVersion] {
         &self.versions
     }
@@ -255,7 +253,6 @@ impl Pack {
     }
 
     /// The bytes of a version.
-    #[must_use]
     pub fn find(&self, block: u64, seq: Seq) -> Option<&[u8]> {
         let order = (block, std::cmp::Reverse(seq));
         let index = self.versions.binary_search_by_key(&order, PackVersion::order).ok()?;
@@ -263,7 +260,6 @@ impl Pack {
     }
 
     /// Bytes that it holds in memory.
-    #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.blocks.len() + self.versions.len() * size_of::<PackVersion>()
     }

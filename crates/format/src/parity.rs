@@ -82,7 +82,6 @@ pub struct Entry {
 
 impl Entry {
     /// Bytes of its cells.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         usize::from(self.cells) * CELL_BYTES
     }
@@ -111,7 +110,6 @@ pub struct Record {
 }
 
 /// Bytes before the first cell of a record with so many entries.
-#[must_use]
 pub fn header_bytes(count: usize) -> usize {
     (layout::BYTES + count * layout::ENTRY_BYTES).next_multiple_of(CELL_BYTES)
 }
@@ -130,7 +128,6 @@ pub fn peek_header_bytes(bytes: &[u8], address: u64) -> Result<usize> {
 
 impl Record {
     /// The header and the list as they lie at the byte offset `address`.
-    #[must_use]
     pub fn encode(&self, address: u64) -> Vec<u8> {
         let count = self.entries.len() + self.differences.len();
         let mut b = vec![0; header_bytes(count)];
@@ -200,7 +197,6 @@ impl Record {
     }
 
     /// Bytes of all cells.
-    #[must_use]
     pub fn cells_bytes(&self) -> usize {
         self.all().map(Entry::bytes).sum()
     }
@@ -225,7 +221,6 @@ pub struct Pending {
 }
 
 /// Bytes that a pending entry with so many bytes takes of its area.
-#[must_use]
 pub fn pending_bytes(length: usize) -> usize {
     (layout::PENDING_BYTES + length).next_multiple_of(CELL_BYTES)
 }
@@ -243,7 +238,6 @@ pub fn peek_pending_bytes(bytes: &[u8], address: u64) -> Result<usize> {
 
 impl Pending {
     /// The entry as it lies in its area.
-    #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let end = layout::PENDING_BYTES + self.bytes.len();
         let mut b = vec![0; pending_bytes(self.bytes.len())];

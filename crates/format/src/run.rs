@@ -111,14 +111,12 @@ pub struct RunFooter {
 
 impl RunFooter {
     /// Pages of the whole run.
-    #[must_use]
     pub fn pages(&self) -> u32 {
         self.leaf_pages + self.index_pages + 1
     }
 
     /// The footer's bytes. Asserts that every field is in its range, and that `address` is that of
     /// the run's last page.
-    #[must_use]
     pub fn encode(&self, address: PageAddress) -> Box<[u8; PAGE_BYTES]> {
         self.verify(place(address), address).expect("a footer that we write is in range");
         let mut page = zeroed_page();
@@ -247,7 +245,6 @@ pub struct IndexPage;
 
 impl IndexPage {
     /// The page of these entries, 1 to `INDEX_ENTRIES_MAX`.
-    #[must_use]
     pub fn encode(address: PageAddress, entries: &[IndexEntry]) -> Box<[u8; PAGE_BYTES]> {
         assert!(entries.len() <= INDEX_ENTRIES_MAX, "{} entries", entries.len());
         let mut bytes = zeroed_page();

@@ -60,7 +60,6 @@ const NONCE_SALT: u32 = u32::from_le_bytes(*b"nonc");
 /// The nonce of a segment. Its upper half is drawn anew whenever a segment is begun; its lower half
 /// is computed from that with the pool's secret, so that a batch proves by itself that it is of a
 /// segment whose header is damaged: no client knows what to write.
-#[must_use]
 pub fn nonce(secret: u64, segment: u64, random: u32) -> u64 {
     let mut told = [0; 20];
     told[..8].copy_from_slice(&secret.to_le_bytes());
@@ -70,7 +69,6 @@ pub fn nonce(secret: u64, segment: u64, random: u32) -> u64 {
 }
 
 /// Whether a nonce is one of a segment, told without its header.
-#[must_use]
 pub fn is_nonce_of(secret: u64, segment: u64, found: u64) -> bool {
     nonce(secret, segment, (found >> 32) as u32) == found
 }
@@ -96,7 +94,6 @@ pub struct SegmentHeader {
 
 impl SegmentHeader {
     /// The header's bytes. Asserts that every field is in its range.
-    #[must_use]
     pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         self.verify(self.place()).expect("a segment header that we write is in range");
         let mut b = [0; SEGMENT_HEADER_BYTES];

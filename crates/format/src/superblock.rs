@@ -113,14 +113,12 @@ pub struct Superblock {
 }
 
 /// The two copies that a generation is written to: 0 and 1 if it is even, else 2 and 3.
-#[must_use]
 pub fn copies_of_generation(generation: u64) -> [usize; 2] {
     if generation.is_multiple_of(2) { [0, 1] } else { [2, 3] }
 }
 
 impl Superblock {
     /// The bytes of one of the four copies. Asserts that every field is in its range.
-    #[must_use]
     pub fn encode(&self, copy: usize) -> Box<[u8; PAGE_BYTES]> {
         self.verify(place(copy)).expect("a superblock that we write is in range");
         let mut bytes = Box::new([0; PAGE_BYTES]);
@@ -186,13 +184,11 @@ impl Superblock {
     }
 
     /// Whether the pool has features without which it may only be read.
-    #[must_use]
     pub fn is_read_only_here(&self) -> bool {
         self.features_read_only & !FEATURES_READ_ONLY_KNOWN != 0
     }
 
     /// The superblock as text, one field a line.
-    #[must_use]
     pub fn explain(&self) -> String {
         let mut text = String::from("superblock\n");
         let mut line = |name: &str, value: String| {

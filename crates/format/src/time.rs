@@ -50,7 +50,6 @@ pub struct TimeEntry {
 
 impl TimeEntry {
     /// Whether `next` may follow.
-    #[must_use]
     pub fn may_precede(&self, next: &TimeEntry) -> bool {
         self.time <= next.time
             && self.seq <= next.seq
@@ -72,7 +71,6 @@ pub struct TimePage {
 
 impl TimePage {
     /// The page of these entries. Asserts that they are 1 to 127, and in order.
-    #[must_use]
     pub fn encode(address: PageAddress, entries: &[TimeEntry]) -> Box<[u8; PAGE_BYTES]> {
         assert!(entries.len() <= TIME_ENTRIES_MAX, "{} entries", entries.len());
         let mut bytes = zeroed_page();
@@ -106,14 +104,12 @@ impl TimePage {
     }
 
     /// The number of entries, at least 1.
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a time page is never empty")]
     pub fn len(&self) -> usize {
         self.count
     }
 
     /// Entry `i`. Panics if there are not so many.
-    #[must_use]
     pub fn get(&self, i: usize) -> TimeEntry {
         assert!(i < self.count, "entry {i} of {}", self.count);
         let record = &self.bytes[TIME.record(i)];

@@ -192,7 +192,6 @@ struct Reservation {
 
 impl Log {
     /// A log that goes on from `start`.
-    #[must_use]
     pub fn new(id: u64, store: Arc<Store>, start: LogStart) -> Log {
         let state = LogState {
             open: None,
@@ -491,7 +490,6 @@ impl Log {
     }
 
     /// The highest seq at and below which every write has ended, without waiting.
-    #[must_use]
     pub fn stable(&self) -> Seq {
         Seq(self.state.lock().stable)
     }
@@ -587,13 +585,11 @@ impl Log {
     }
 
     /// Time of the last write.
-    #[must_use]
     pub fn last_time(&self) -> WallTime {
         self.state.lock().last_time
     }
 
     /// The open segment's number.
-    #[must_use]
     pub fn open_segment(&self) -> Option<u64> {
         self.state.lock().open.as_ref().map(|s| s.number)
     }
@@ -715,19 +711,16 @@ impl Gate<'_> {
     }
 
     /// The last seq given; everything up to it has ended.
-    #[must_use]
     pub fn last_seq(&self) -> Seq {
         Seq(self.state.last_seq)
     }
 
     /// Time of the last write or event.
-    #[must_use]
     pub fn last_time(&self) -> WallTime {
         self.state.last_time
     }
 
     /// The stamp that [`Gate::take_event`] would give.
-    #[must_use]
     pub fn peek_event(&self) -> (Seq, WallTime) {
         let time = self.log.store.time_after(self.state.last_time, &mut self.state.behind.clone());
         (Seq(self.state.last_seq + 1), time)
@@ -746,19 +739,16 @@ impl Gate<'_> {
     }
 
     /// The open segment's number.
-    #[must_use]
     pub fn open_segment(&self) -> Option<u64> {
         self.state.open.as_ref().map(|s| s.number)
     }
 
     /// Bytes written and flushes completed so far.
-    #[must_use]
     pub fn totals(&self) -> (u64, u64) {
         (self.state.bytes_total, self.state.flushes_total)
     }
 
     /// The times not yet in a time run.
-    #[must_use]
     pub fn times(&self) -> &[TimeEntry] {
         &self.state.times
     }

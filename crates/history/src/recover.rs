@@ -526,7 +526,6 @@ impl RecoveredLog {
 }
 
 /// How many map entries an op makes.
-#[must_use]
 pub fn entries_of(kind: DescriptorKind, block: u64, blocks: u32) -> i64 {
     match kind {
         DescriptorKind::Data => i64::from(blocks),

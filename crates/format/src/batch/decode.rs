@@ -97,13 +97,11 @@ impl<'a> Batch<'a> {
     }
 
     /// Bytes of the whole batch, a multiple of 64: the next one follows.
-    #[must_use]
     pub fn total_bytes(&self) -> u32 {
         self.header_bytes + self.payload_bytes
     }
 
     /// The operations, in order.
-    #[must_use]
     pub fn descriptors(&self) -> Descriptors<'a> {
         Descriptors {
             header: self.header,
@@ -240,7 +238,6 @@ impl ExactSizeIterator for Descriptors<'_> {}
 
 impl<'a> Descriptor<'a> {
     /// The CRC32C of each of its blocks; none for zeros.
-    #[must_use]
     pub fn crcs(&self) -> Crcs<'a> {
         Crcs(self.crcs.chunks_exact(CRC_BYTES))
     }

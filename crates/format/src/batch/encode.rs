@@ -22,14 +22,12 @@ pub struct BatchBytes {
 
 impl BatchBytes {
     /// Of the whole batch, a multiple of 64.
-    #[must_use]
     pub fn total(self) -> u32 {
         self.header_bytes + self.payload_bytes
     }
 }
 
 /// The bytes of a header with that many descriptors, which describe that many blocks of data.
-#[must_use]
 pub fn header_bytes(kind: BatchKind, descriptors: usize, data_blocks: usize) -> u32 {
     let descriptor_bytes = descriptors * kind.descriptor_bytes() + data_blocks * CRC_BYTES;
     let bytes = (layout::BYTES + descriptor_bytes).next_multiple_of(BATCH_ALIGNMENT as usize);
@@ -89,7 +87,6 @@ impl<'a> BatchEncoder<'a> {
     }
 
     /// Descriptors so far.
-    #[must_use]
     pub fn op_count(&self) -> u32 {
         self.op_count
     }

@@ -39,7 +39,6 @@ struct PlainPage {
 
 impl LeafPage {
     /// The page of these entries. Asserts that they are 1 to 184, sound, and in order.
-    #[must_use]
     pub fn encode(address: PageAddress, entries: &[Entry]) -> Box<[u8; PAGE_BYTES]> {
         assert!(entries.len() <= LEAF_ENTRIES_MAX, "{} entries", entries.len());
         let mut bytes = zeroed_page();
@@ -76,7 +75,6 @@ impl LeafPage {
 
     /// The number of entries, at least 1.
     #[inline]
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a leaf is never empty")]
     pub fn len(&self) -> usize {
         match &self.0 {
@@ -86,13 +84,11 @@ impl LeafPage {
     }
 
     /// Whether its entries are grouped by extents.
-    #[must_use]
     pub fn is_grouped(&self) -> bool {
         matches!(self.0, Form::Grouped(_))
     }
 
     /// Bytes of memory on the heap.
-    #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match &self.0 {
             Form::Plain(_) => PAGE_BYTES,
@@ -102,7 +98,6 @@ impl LeafPage {
 
     /// Entry `i`. Panics if there are not so many.
     #[inline]
-    #[must_use]
     pub fn get(&self, i: usize) -> Entry {
         match &self.0 {
             Form::Plain(page) => page.get(i),
@@ -113,14 +108,12 @@ impl LeafPage {
     /// The index of the first entry at or after (`key`, `seq`): of this key with this or a lower
     /// seq, or of a later key. `len()` if there is none.
     #[inline]
-    #[must_use]
     pub fn seek(&self, key: Key, seq: Seq) -> usize {
         self.seek_from(0, key, seq)
     }
 
     /// As `seek`, for callers that know that all entries before `from` are before the place.
     #[inline]
-    #[must_use]
     pub fn seek_from(&self, from: usize, key: Key, seq: Seq) -> usize {
         let is_before = |(found, of): (Key, Seq)| found < key || (found == key && of > seq);
         match &self.0 {

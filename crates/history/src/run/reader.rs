@@ -57,13 +57,11 @@ impl Run {
     }
 
     /// The run's number.
-    #[must_use]
     pub fn number(&self) -> u64 {
         self.address.run
     }
 
     /// The summary of its content.
-    #[must_use]
     pub fn summary(&self) -> RunSummary {
         RunSummary::of(self.address.run, &self.footer)
     }
