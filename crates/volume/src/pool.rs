@@ -29,7 +29,7 @@ use std::time::Duration;
 use block::BlockDevice;
 use env::{Rank, RankedGuard, RankedMutex};
 
-use crate::catalogue::{ScrubRecord, ScrubScheduleRecord};
+use crate::catalogue::{ScrubRecord, ScrubScheduleRecord, tables};
 use crate::jobs::meter::Limits;
 use crate::jobs::parts::Parts;
 use crate::jobs::scheduler::{Failures, NAP_NS, Scheduler};
@@ -199,7 +199,8 @@ impl Engine {
     /// `Corrupt`.
     pub fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditRecord>> {
         self.note_members_now();
-        self.core.catalogue.audit(after, limit)
+        let records = self.core.catalogue.rows(tables::AUDIT, after.saturating_add(1).., limit)?;
+        Ok(records.into_iter().map(|(_, record)| record).collect())
     }
 
     /// The pool as it stands.

@@ -17,7 +17,6 @@ mod search;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use format::superblock::FEATURE_SHARED;
 use units::BLOCK_BYTES;
 
 use crate::core::Core;
@@ -37,17 +36,6 @@ use search::Search;
 const WORTH_SHARE: u64 = 256;
 
 impl Stream {
-    /// Before it is set: announces what the pool does not know yet.
-    ///
-    /// # Errors
-    /// `Refused` or `Io`.
-    pub(crate) fn prepare_dedup(&self, dedup: Option<bool>) -> Result<()> {
-        match dedup {
-            Some(true) => self.core.announce(FEATURE_SHARED),
-            _ => Ok(()),
-        }
-    }
-
     /// The result of deduplication within this volume's own log.
     pub(crate) fn dedup_info(&self) -> DedupInfo {
         let space = self.core.store.space(self.id).count();

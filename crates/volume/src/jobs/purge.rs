@@ -8,7 +8,7 @@ use history::run::EntrySource;
 use history::{NO_LOG, Timeline};
 
 use crate::Result;
-use crate::catalogue::Commit;
+use crate::catalogue::{Commit, all_of, tables};
 use crate::jobs::map_flush::commit_segment;
 use crate::jobs::parts::Parts;
 use crate::volume::Volume;
@@ -58,24 +58,24 @@ fn bury(parts: &Parts, ghost: &Volume) -> Result<()> {
     };
     let tx = parts.core.begin()?;
     for timeline in &timelines {
-        tx.remove_timeline(timeline.id)?;
+        tx.remove(tables::TIMELINES, timeline.id)?;
         for run in timeline.runs() {
             tx.remove_map_run(run.id)?;
         }
     }
     for run in ghost.times().runs() {
-        tx.remove_time_run(run.id)?;
+        tx.remove(tables::TIME_RUNS, run.id)?;
     }
     for segment in &segments {
-        tx.remove_segment(segment.number)?;
-        tx.remove_spare(segment.number)?;
+        tx.remove(tables::SEGMENTS, segment.number)?;
+        tx.remove(tables::SPARES, segment.number)?;
     }
     commit_unnamed(parts, &tx, &unnamed)?;
     if segments.iter().any(|segment| segment.slab.is_some()) {
-        tx.remove_bases(ghost.id)?;
+        tx.remove_all(tables::BASES, all_of(ghost.id))?;
     }
     tx.remove_pins(ghost.id)?;
-    tx.remove_volume(ghost.id)?;
+    tx.remove(tables::VOLUMES, ghost.id)?;
     drop(tx.commit()?);
     parts.registry.bury(ghost);
     parts.core.store.forget_space(ghost.id);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use history::TimeRun;
 use units::Seq;
 
+use crate::catalogue::tables;
 use crate::jobs::cleaning::Haste;
 use crate::jobs::job::spare_others;
 use crate::jobs::merge::MergeJob;
@@ -76,8 +77,8 @@ fn free_empty_homes(parts: &Parts, volume: &Volume) -> Result<()> {
     }
     let tx = parts.core.begin()?;
     for segment in &empty {
-        tx.remove_segment(segment.number)?;
-        tx.remove_base(volume.id, segment.slab.expect("a slab of a base"))?;
+        tx.remove(tables::SEGMENTS, segment.number)?;
+        tx.remove(tables::BASES, (volume.id, segment.slab.expect("a slab of a base")))?;
     }
     drop(tx.commit()?);
     parts.core.forget_pages(|timeline| timeline.log == volume.id);
@@ -108,7 +109,7 @@ fn reclaim_to(parts: &Parts, volume: &Volume, horizon: Seq) -> Result<()> {
     }
     let mut tx = parts.core.begin()?;
     for run in &gone {
-        tx.remove_time_run(run.id)?;
+        tx.remove(tables::TIME_RUNS, run.id)?;
     }
     tx.change(&volume.record).reclaimed_to = horizon.0;
     drop(tx.commit()?);

@@ -15,7 +15,7 @@ use block::BlockDevice;
 use history::{Loss, Scrub, ScrubReport, Suspects};
 use units::WallTime;
 
-use crate::catalogue::{ScrubPhase, ScrubRecord, ScrubScheduleRecord};
+use crate::catalogue::{ScrubPhase, ScrubRecord, ScrubScheduleRecord, tables};
 use crate::jobs::job::{Job, Left, Turn};
 use crate::jobs::parts::Parts;
 use crate::jobs::throttle::Throttle;
@@ -118,11 +118,11 @@ impl Scrubs {
         let mut tx = core.begin()?;
         let detail = match &schedule {
             Some(record) => {
-                tx.put_scrub_schedule(record)?;
+                tx.put(tables::SCRUB_SCHEDULES, tables::SCHEDULE, record)?;
                 format!("every {}", units::Span(record.every_ns))
             }
             None => {
-                tx.remove_scrub_schedule()?;
+                tx.remove(tables::SCRUB_SCHEDULES, tables::SCHEDULE)?;
                 "only when asked for".to_owned()
             }
         };
@@ -259,7 +259,7 @@ impl Scrubs {
     /// Writes down how far a scrub is, and what came of it.
     fn note_scrub(&self, record: &ScrubRecord, outcome: Option<String>) -> Result<()> {
         let mut tx = self.core.begin()?;
-        tx.put_scrub(record)?;
+        tx.put(tables::SCRUBS, tables::LAST, record)?;
         if let Some(detail) = outcome {
             tx.audit("scrub", "", detail)?;
         }

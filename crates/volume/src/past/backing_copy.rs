@@ -17,7 +17,7 @@ use std::sync::Arc;
 use history::Timeline;
 use units::BLOCK_BYTES;
 
-use crate::catalogue::TimelineRecord;
+use crate::catalogue::{TimelineRecord, tables};
 use crate::jobs::job::{Job, Left, Turn};
 use crate::jobs::parts::Parts;
 use crate::past::backing_file::Source;
@@ -157,7 +157,7 @@ fn end_copying(
     let known = parts.core.timelines.read().get(&timeline.id).map(|(record, _)| record.clone());
     let Some(known) = known else { return Ok(false) };
     let record = TimelineRecord { source: None, parent: None, ..known };
-    tx.put_timeline(&record)?;
+    tx.put(tables::TIMELINES, record.id, &record)?;
     let bytes = source.record().length_bytes;
     let detail = format!("all {bytes} bytes of {}", source.record().file);
     let action = if source.record().moment { "cloned" } else { "imported" };

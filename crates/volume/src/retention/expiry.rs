@@ -14,6 +14,7 @@ use history::{By, Content, Segment};
 use units::{Seq, WallTime};
 
 use crate::Result;
+use crate::catalogue::tables;
 use crate::jobs::job::spare_others;
 use crate::pool::Engine;
 use crate::retention::Retention;
@@ -212,7 +213,7 @@ impl Retention {
         let (last, reason) = (seq.0 - 1, why.reason());
         let mut detail = format!("seqs {first} to {last} can no longer be opened: {reason}");
         if let Some(before) = before {
-            tx.remove_audit(before.number)?;
+            tx.remove(tables::AUDIT, before.number)?;
             detail.push_str(&format!("; since {since}"));
         }
         let record = tx.change(&self.record);

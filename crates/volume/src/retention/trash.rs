@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use units::WallTime;
 
-use crate::catalogue::{GraceRecord, TrashRecord, VolumeRecord};
+use crate::catalogue::{GraceRecord, TrashRecord, VolumeRecord, all_of, tables};
 use crate::names::check_name;
 use crate::pool::Engine;
 use crate::pool::volumes::Volumes;
@@ -295,10 +295,10 @@ impl Groups {
             volume.compactions.remove_all(volume.id, &tx)?;
             let groups = self.groups_without(volume.id, &tx)?;
             if volume.schedule.lock().is_some() {
-                tx.remove_schedule(volume.id)?;
+                tx.remove(tables::SCHEDULES, volume.id)?;
             }
             if volume.present().current.is_some() {
-                tx.remove_slabs(volume.id)?;
+                tx.remove_all(tables::SLABS, all_of(volume.id))?;
             }
             tx.audit(action, &volume.name, detail)?;
             let _books = tx.commit()?;
