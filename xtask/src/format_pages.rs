@@ -12,6 +12,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         _ => bail!("cargo x format [--bless]"),
     };
     let with = |variable: &'static str| if blesses { vec![(variable, "1")] } else { Vec::new() };
-    program::cargo_with(&["test", "-p", "hindsight-format"], &with("FORMAT_BLESS"))?;
+    let pages = ["test", "-p", "hindsight-format", "-p", "hindsight-trace"];
+    program::cargo_with(&pages, &with("HINDSIGHT_BLESS"))?;
     program::cargo_with(&["test", "-p", "hindsight-server", "openapi"], &with("BLESS"))
 }

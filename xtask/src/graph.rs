@@ -34,7 +34,7 @@ const LADDER: &[Rung] = &[
     Rung { name: "format", height: 1, may_name: &["units"] },
     Rung { name: "wire", height: 1, may_name: &["units"] },
     Rung { name: "env", height: 1, may_name: &["units"] },
-    Rung { name: "model", height: 2, may_name: &["format", "units"] },
+    Rung { name: "model", height: 2, may_name: &["units"] },
     Rung { name: "trace", height: 3, may_name: &["model", "format", "units"] },
     Rung { name: "sim", height: 2, may_name: &["env", "units"] },
     Rung { name: "block", height: 2, may_name: &["env", "format", "units"] },
@@ -55,7 +55,7 @@ const LADDER: &[Rung] = &[
     Rung {
         name: "server",
         height: 6,
-        may_name: &["wire", "volume", "api", "block", "env", "format", "model", "units"],
+        may_name: &["wire", "volume", "api", "block", "env", "format", "trace", "model", "units"],
     },
     Rung { name: "terminal", height: 6, may_name: &["api", "trace", "model", "units", "wire"] },
     Rung {

@@ -4,7 +4,6 @@
 
 mod crypt;
 mod delay;
-mod fault;
 mod gates;
 mod header;
 mod memory;
@@ -14,16 +13,13 @@ mod parity;
 #[cfg(test)]
 mod replaced_tests;
 mod stripe;
-mod tap;
 mod trial;
 
 pub use crypt::{CryptDevice, CryptError, CryptKey, KeySource};
-pub use delay::{DelayDevice, Delays};
-pub use fault::{Effect, FaultDevice, FaultPlan, FaultRule, Pause};
+pub use delay::{DelayDevice, Delays, Pause};
 pub(crate) use gates::Gates;
 pub use memory::MemoryDevice;
 pub use mirror::{Keeper, MirrorDevice, Side, Standing};
 pub use parity::{Layout, PARITIES_MAX, ParityDevice};
 pub use stripe::StripeDevice;
-pub use tap::{OperationCounters, Tap, TapDevice, TraceRecord};
 pub use trial::TrialDevice;

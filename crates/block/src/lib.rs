@@ -27,9 +27,8 @@ pub use array::{
 pub use error::{DeviceError, DeviceErrorKind, Operation};
 pub use heal::{Ledger, Outcome, Right};
 pub use layers::{
-    CryptDevice, CryptError, CryptKey, DelayDevice, Delays, Effect, FaultDevice, FaultPlan,
-    FaultRule, Keeper, KeySource, MemoryDevice, MirrorDevice, OperationCounters, Pause, Side,
-    Standing, StripeDevice, Tap, TapDevice, TraceRecord, TrialDevice,
+    CryptDevice, CryptError, CryptKey, DelayDevice, Delays, Keeper, KeySource, MemoryDevice,
+    MirrorDevice, Pause, Side, Standing, StripeDevice, TrialDevice,
 };
 pub use layout::Layout;
 pub use media::MediaDevice;
@@ -142,7 +141,7 @@ pub trait BlockDevice: Send + Sync {
     fn noticed(&self) -> Vec<Range<u64>> {
         Vec::new()
     }
-    /// The stack from here down, for people: `tap(fault(file pool.img))`.
+    /// The stack from here down, for people: `crypt(file pool.img)`.
     fn describe(&self) -> String;
 }
 

@@ -5,11 +5,10 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use env::{FileMedia, Media, RealClock};
+use env::{FileMedia, Media};
 use hindsight_block::{
     Array, BlockDevice, Candidate, CryptDevice, CryptKey, DelayDevice, Delays, DeviceErrorKind,
-    Effect, FaultDevice, FaultPlan, FaultRule, Identities, Materials, MediaDevice, MemoryDevice,
-    Operation, Pause, StripeDevice, Tap, TapDevice, TrialDevice,
+    Identities, Materials, MediaDevice, MemoryDevice, Operation, Pause, StripeDevice, TrialDevice,
 };
 use sim::{Random, SimMedia};
 
@@ -23,18 +22,10 @@ fn no_pause() -> Pause {
     Arc::new(|_| {})
 }
 
-fn quiet_fault(below: Device) -> Device {
-    Arc::new(FaultDevice::new(below, Arc::new(FaultPlan::default()), no_pause()))
-}
-
 /// Writes and flushes wait; reads need not.
 fn delayed(below: Device) -> Device {
     let delays = Delays { read_ns: 0, ..Delays::all(1) };
     Arc::new(DelayDevice::new(below, delays, no_pause()))
-}
-
-fn tapped(below: Device) -> Device {
-    Arc::new(TapDevice::new(below, Arc::new(Tap::new(8)), Arc::new(RealClock::new())))
 }
 
 /// An n-th of the length.
@@ -48,7 +39,7 @@ fn over(media: impl Media + 'static) -> Device {
 
 /// A device that is encrypted.
 fn encrypted(below: impl FnOnce(u64) -> Device) -> Device {
-    let below = below(CryptDevice::<Device>::bytes_below(LEN_BYTES));
+    let below = below(LEN_BYTES + format::crypt::DATA_OFFSET);
     let key = CryptKey::new(vec![7; 32]).expect("long enough");
     let mut random = Random::new(1);
     CryptDevice::format(&below, &key, &mut |bytes| random.fill(bytes)).expect("room for it");
@@ -95,14 +86,10 @@ fn on_every_device(rule: impl Fn(&Device)) {
         over(SimMedia::filled(LEN_BYTES, 2, 0xa5)),
         over(cold),
         Arc::new(MemoryDevice::new(LEN_BYTES)),
-        quiet_fault(file()),
-        tapped(Arc::new(MemoryDevice::new(LEN_BYTES))),
-        tapped(quiet_fault(over(SimMedia::new(LEN_BYTES, 4)))),
         delayed(over(SimMedia::new(LEN_BYTES, 5))),
         encrypted(|len| over(SimMedia::new(len, 7))),
-        encrypted(|len| quiet_fault(Arc::new(MemoryDevice::new(len)))),
-        encrypted(|len| tapped(over(SimMedia::filled(len, 6, 0xa5)))),
-        quiet_fault(tapped(file())),
+        encrypted(|len| Arc::new(MemoryDevice::new(len))),
+        encrypted(|len| over(SimMedia::filled(len, 6, 0xa5))),
         Arc::new(TrialDevice::new(over(SimMedia::filled(LEN_BYTES, 8, 0xa5)))),
         Arc::new(StripeDevice::new(vec![memory(3), memory(3), memory(3)], 4096)),
         array("a", LEN_BYTES),
@@ -262,98 +249,17 @@ fn one_thread_writes_while_others_read() {
 }
 
 #[test]
-fn a_flush_outlives_a_power_cut_through_every_stack() {
-    for stack in 0..3 {
+fn a_flush_outlives_a_power_cut_through_every_layer() {
+    for is_delayed in [false, true] {
         let media = Arc::new(SimMedia::new(LEN_BYTES, 9));
         let bottom: Device = Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(&media)));
-        let device = match stack {
-            0 => bottom,
-            1 => tapped(quiet_fault(bottom)),
-            _ => quiet_fault(tapped(bottom)),
-        };
+        let device = if is_delayed { delayed(bottom) } else { bottom };
         write(&device, 5000, &[6; 9000]);
         device.flush().expect("a flush");
         write(&device, 5000, &[7; 9000]);
         media.crash_with(&mut |_, _| sim::Keep::Nothing);
         assert_eq!(read(&device, 5000, 9000), vec![6; 9000]);
     }
-}
-
-#[test]
-fn a_fault_plan_strikes_the_named_operation_range_and_count() {
-    let plan = Arc::new(FaultPlan::default());
-    let waited = Arc::new(std::sync::atomic::AtomicU64::new(0));
-    let counter = Arc::clone(&waited);
-    let pause: Pause = Arc::new(move |ns| {
-        counter.fetch_add(ns, std::sync::atomic::Ordering::SeqCst);
-    });
-    let below: Device = Arc::new(MemoryDevice::new(LEN_BYTES));
-    let device = FaultDevice::new(below, Arc::clone(&plan), pause);
-    let rule = |operation, effect| FaultRule {
-        operation: Some(operation),
-        range: Some(4096..8192),
-        after: 1,
-        times: Some(1),
-        effect,
-    };
-    plan.add(rule(Operation::Read, Effect::Fail(DeviceErrorKind::Io)));
-    plan.add(rule(Operation::Write, Effect::Fail(DeviceErrorKind::Full)));
-    plan.add(FaultRule { range: None, ..rule(Operation::Flush, Effect::Delay(5_000)) });
-    let mut buffer = [0; 16];
-    device.read_at(8192, &mut buffer).expect("outside the range");
-    assert!(device.try_read_at(0, &mut buffer).expect("outside the range"));
-    assert!(!device.try_read_at(4096, &mut buffer).expect("a rule is waiting"));
-    device.read_at(4096, &mut buffer).expect("the first passes");
-    let error = device.read_at(8180, &mut buffer).expect_err("the second is struck");
-    assert_eq!((error.kind, error.offset, error.length_bytes), (DeviceErrorKind::Io, 8180, 16));
-    device.read_at(4096, &mut buffer).expect("the rule is used up");
-    device.write_at(5000, &[IoSlice::new(&[1; 8])]).expect("the first passes");
-    let error = device.write_at(5000, &[IoSlice::new(&[2; 8])]).expect_err("full");
-    assert_eq!(error.kind, DeviceErrorKind::Full);
-    device.read_at(5000, &mut buffer).expect("reads go on");
-    assert_eq!(buffer[..8], [1; 8], "a failed write does not reach what lies below");
-    device.flush().expect("no delay yet");
-    device.flush().expect("delayed");
-    assert_eq!(waited.load(std::sync::atomic::Ordering::SeqCst), 5_000);
-    plan.add(FaultRule {
-        operation: None,
-        range: None,
-        after: 0,
-        times: None,
-        effect: Effect::Fail(DeviceErrorKind::Io),
-    });
-    assert!(device.flush().is_err() && device.allocate(0, 1).is_err());
-    plan.clear();
-    device.flush().expect("no rule is left");
-    assert!(device.describe().starts_with("fault(memory"));
-}
-
-#[test]
-fn a_tap_counts_everything_and_keeps_the_newest_requests() {
-    let tap = Arc::new(Tap::new(3));
-    let clock = Arc::new(sim::SimClock::new(units::WallTime::EPOCH));
-    clock.advance(10);
-    let below: Device = Arc::new(MemoryDevice::new(LEN_BYTES));
-    let device = TapDevice::new(below, Arc::clone(&tap), clock);
-    for n in 0..5_u64 {
-        device.write_at(n * 100, &[IoSlice::new(&[1; 50]), IoSlice::new(&[2; 50])]).expect("fits");
-    }
-    assert!(device.read_at(LEN_BYTES, &mut [0; 1]).is_err());
-    device.flush().expect("a flush");
-    let writes = tap.counters(Operation::Write);
-    assert_eq!((writes.requests, writes.bytes, writes.errors), (5, 500, 0));
-    let reads = tap.counters(Operation::Read);
-    assert_eq!((reads.requests, reads.bytes, reads.errors), (1, 0, 1));
-    let trace = tap.take_trace();
-    let seen: Vec<_> = trace.iter().map(|r| (r.operation, r.offset, r.ok)).collect();
-    let expected = [
-        (Operation::Write, 400, true),
-        (Operation::Read, LEN_BYTES, false),
-        (Operation::Flush, 0, true),
-    ];
-    assert_eq!(seen, expected);
-    assert!(trace.iter().all(|r| r.started_ns == 10 && r.took_ns == 0));
-    assert!(tap.take_trace().is_empty());
 }
 
 #[test]

@@ -59,7 +59,6 @@ pub struct Allocations {
 impl Allocations {
     /// The allocations until now of threads with names that begin so; zero for ever where
     /// [`CountingAllocator`] is not the allocator. Threads that have ended have no name.
-    #[must_use]
     pub fn of_threads(name: &str) -> Allocations {
         let mut sum = Allocations::default();
         for thread in &THREADS[..THREADS_SEEN.load(Ordering::Relaxed).min(THREADS_MAX)] {

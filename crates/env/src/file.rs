@@ -112,7 +112,6 @@ impl FileMedia {
     }
 
     /// Whether it tells where it has holes: not every file system can be asked.
-    #[must_use]
     pub fn tells_holes(&self) -> bool {
         self.tells_holes
     }

@@ -19,8 +19,6 @@ pub enum Rank {
     Work,
     /// The scrub under way.
     Scrub,
-    /// The copies from files outside.
-    CopyJob,
     /// A volume's pins; several by the volume's id.
     Pins,
     /// The right to share memory out.

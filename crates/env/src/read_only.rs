@@ -28,7 +28,6 @@ pub struct FileIdentity {
 
 impl FileIdentity {
     /// In what another identity is not this one; `None` when it is.
-    #[must_use]
     pub fn difference(&self, now: &FileIdentity) -> Option<String> {
         if now.inode != self.inode {
             return Some("it is another file now".to_owned());

@@ -17,7 +17,6 @@ pub struct RealClock {
 
 impl RealClock {
     /// Starts the monotonic clock at zero.
-    #[must_use]
     pub fn new() -> RealClock {
         RealClock { start: Instant::now() }
     }

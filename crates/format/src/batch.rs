@@ -72,9 +72,9 @@ pub mod layout {
     /// A descriptor of a batch of relocated blocks, without its checksums.
     pub const RELOCATED_BYTES: usize = 32;
     pub(crate) const SEQ: Field = Field::new("seq", 16, 8);
-    pub(crate) const OP_TIME: Field = Field::new("time", 24, 8);
+    pub(crate) const UNUSED: Field = Field::new("unused", 24, 8);
     /// In order.
-    pub const RELOCATED_FIELDS: &[Field] = &[BLOCK, BLOCKS, DESCRIPTOR_KIND, ZERO, SEQ, OP_TIME];
+    pub const RELOCATED_FIELDS: &[Field] = &[BLOCK, BLOCKS, DESCRIPTOR_KIND, ZERO, SEQ, UNUSED];
     const _: () = assert!(tile(RELOCATED_FIELDS, RELOCATED_BYTES));
 
     pub(crate) const OP_TIMELINE: Field = Field::new("timeline", 24, 8);

@@ -14,7 +14,6 @@ pub const ZERO_BLOCK_CRC: u32 = 0x98f9_4189;
 
 /// The plain CRC32C of a block (or of any bytes).
 #[inline]
-#[must_use]
 pub fn block_crc(block: &[u8]) -> u32 {
     low_half(crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, block))
 }
@@ -36,25 +35,26 @@ impl CrcStream {
     }
 
     /// The checksum of all pieces so far.
-    #[must_use]
     pub fn crc(&self) -> u32 {
         low_half(self.0.finalize())
     }
 }
 
 /// The CRC32C of the salt's four bytes followed by `bytes`.
-#[must_use]
 pub fn salted_crc(salt: u32, bytes: &[u8]) -> u32 {
     salted_crc_of_parts(salt, &[bytes])
 }
 
 /// The salted CRC32C of a structure: all its bytes but those of `field`, which holds it.
-pub(crate) fn structure_crc(salt: u32, bytes: &[u8], field: Field) -> u32 {
+pub fn structure_crc(salt: u32, bytes: &[u8], field: Field) -> u32 {
     salted_crc_of_parts(salt, &[&bytes[..field.offset], &bytes[field.offset + field.bytes..]])
 }
 
 /// Fails unless `bytes` hold their own checksum.
-pub(crate) fn verify_crc(place: Place, salt: u32, bytes: &[u8], field: Field) -> Result<()> {
+///
+/// # Errors
+/// `Checksum`.
+pub fn verify_crc(place: Place, salt: u32, bytes: &[u8], field: Field) -> Result<()> {
     let computed = structure_crc(salt, bytes, field);
     let stored = get(bytes, field);
     if stored == u64::from(computed) {

@@ -71,7 +71,6 @@ pub struct CryptHeader {
 
 impl CryptHeader {
     /// The bytes of one of the two copies. Asserts that every field is in its range.
-    #[must_use]
     pub fn encode(&self, copy: usize) -> [u8; SECTOR_BYTES] {
         let place = place(copy);
         self.verify(place).expect("a crypt header that we write is in range");
@@ -112,17 +111,6 @@ impl CryptHeader {
         };
         header.verify(place)?;
         Ok(header)
-    }
-
-    /// The header as text, one field a line.
-    #[must_use]
-    pub fn explain(&self) -> String {
-        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
-        let (sectors, salt) = (self.sectors, hex(&self.salt));
-        format!(
-            "crypt header\n  cipher      AES-256-XTS\n  derivation  HKDF-SHA256\n  \
-             sectors     {sectors}\n  salt        {salt}\n  wrapped_key (not shown)\n"
-        )
     }
 
     fn verify(&self, place: Place) -> Result<()> {

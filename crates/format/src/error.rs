@@ -46,13 +46,16 @@ impl FormatError {
 
 /// A structure and its address: what every check of a decoder needs to complain.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub struct Place {
+    /// Its name, as in `docs/format/`.
     pub structure: &'static str,
+    /// Where.
     pub address: u64,
 }
 
 impl Place {
-    pub(crate) fn error(
+    /// An error there.
+    pub fn error(
         self,
         kind: FormatErrorKind,
         expected: impl Into<String>,
@@ -68,13 +71,11 @@ impl Place {
     }
 
     /// An `Invalid` error unless `holds`; the texts are made only then.
+    ///
+    /// # Errors
+    /// `Invalid`.
     #[inline]
-    pub(crate) fn require(
-        self,
-        holds: bool,
-        expected: &str,
-        found: impl std::fmt::Display,
-    ) -> Result<()> {
+    pub fn require(self, holds: bool, expected: &str, found: impl std::fmt::Display) -> Result<()> {
         if holds {
             return Ok(());
         }
@@ -95,8 +96,11 @@ impl Place {
     }
 
     /// A `NotThis` error unless the magic is the structure's.
+    ///
+    /// # Errors
+    /// `NotThis`.
     #[inline]
-    pub(crate) fn require_magic(self, found: u64, expected: u64) -> Result<()> {
+    pub fn require_magic(self, found: u64, expected: u64) -> Result<()> {
         if found == expected {
             return Ok(());
         }
@@ -114,8 +118,11 @@ impl Place {
     }
 
     /// The first `count` bytes, or a `NotThis` error: what is too short is no such structure.
+    ///
+    /// # Errors
+    /// `NotThis`.
     #[inline]
-    pub(crate) fn require_bytes(self, bytes: &[u8], count: usize) -> Result<&[u8]> {
+    pub fn require_bytes(self, bytes: &[u8], count: usize) -> Result<&[u8]> {
         bytes.get(..count).ok_or_else(|| {
             let found = format!("{} bytes", bytes.len());
             self.error(FormatErrorKind::NotThis, format!("{count} bytes"), found)

@@ -17,19 +17,19 @@ pub struct Field {
 }
 
 impl Field {
-    pub(crate) const fn new(name: &'static str, offset: usize, bytes: usize) -> Field {
+    /// A field.
+    pub const fn new(name: &'static str, offset: usize, bytes: usize) -> Field {
         Field { name, offset, bytes }
     }
 
     /// Bytes from the structure's start to the byte after this field.
-    #[must_use]
     pub const fn end(self) -> usize {
         self.offset + self.bytes
     }
 }
 
 /// Whether the fields, in order, cover exactly `bytes` bytes.
-pub(crate) const fn tile(fields: &[Field], bytes: usize) -> bool {
+pub const fn tile(fields: &[Field], bytes: usize) -> bool {
     let mut offset = 0;
     let mut i = 0;
     while i < fields.len() {
@@ -44,7 +44,7 @@ pub(crate) const fn tile(fields: &[Field], bytes: usize) -> bool {
 
 /// Reads an integer of up to 8 bytes.
 #[inline(always)]
-pub(crate) fn get(bytes: &[u8], field: Field) -> u64 {
+pub fn get(bytes: &[u8], field: Field) -> u64 {
     let mut wide = [0; 8];
     wide[..field.bytes].copy_from_slice(&bytes[field.offset..field.end()]);
     u64::from_le_bytes(wide)
@@ -52,7 +52,7 @@ pub(crate) fn get(bytes: &[u8], field: Field) -> u64 {
 
 /// Reads an integer of up to 4 bytes.
 #[inline(always)]
-pub(crate) fn get_u32(bytes: &[u8], field: Field) -> u32 {
+pub fn get_u32(bytes: &[u8], field: Field) -> u32 {
     let mut wide = [0; 4];
     wide[..field.bytes].copy_from_slice(&bytes[field.offset..field.end()]);
     u32::from_le_bytes(wide)
@@ -67,7 +67,7 @@ pub(crate) fn get_u128(bytes: &[u8], field: Field) -> u128 {
 
 /// Writes an integer of up to 8 bytes. Asserts that it fits.
 #[inline(always)]
-pub(crate) fn put(bytes: &mut [u8], field: Field, value: u64) {
+pub fn put(bytes: &mut [u8], field: Field, value: u64) {
     assert!(field.bytes == 8 || value >> (8 * field.bytes) == 0, "{} does not fit", field.name);
     bytes[field.offset..field.end()].copy_from_slice(&value.to_le_bytes()[..field.bytes]);
 }
@@ -78,7 +78,10 @@ pub(crate) fn put_u128(bytes: &mut [u8], field: Field, value: u128) {
 }
 
 /// Fails unless a field of padding is zero.
-pub(crate) fn verify_zero(place: Place, bytes: &[u8], field: Field) -> Result<()> {
+///
+/// # Errors
+/// `Invalid`.
+pub fn verify_zero(place: Place, bytes: &[u8], field: Field) -> Result<()> {
     verify_zero_bytes(place, &bytes[field.offset..field.end()], field.offset)
 }
 

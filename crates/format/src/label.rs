@@ -196,19 +196,16 @@ pub struct Regions {
 }
 
 /// The two copies that a generation is written to.
-#[must_use]
 pub fn copies_of_generation(generation: u64) -> [usize; 2] {
     if generation.is_multiple_of(2) { [0, 1] } else { [2, 3] }
 }
 
 /// The copy that a sequence is written to.
-#[must_use]
 pub fn copy_of_sequence(sequence: u64) -> usize {
     usize::from(!sequence.is_multiple_of(2))
 }
 
 /// Which array a device belongs to by the beginning of its first label, sound or not.
-#[must_use]
 pub fn array_of(head: &[u8]) -> Option<u128> {
     let is_own = head.len() >= layout::ARRAY_ID.end() && get(head, layout::MAGIC) == MAGIC;
     is_own.then(|| get_u128(head, layout::ARRAY_ID))
@@ -216,7 +213,6 @@ pub fn array_of(head: &[u8]) -> Option<u128> {
 
 impl Label {
     /// The bytes of one of the four copies. Asserts that every field is in its range.
-    #[must_use]
     pub fn encode(&self, copy: usize) -> Vec<u8> {
         self.verify(place(copy)).expect("a label that we write is in range");
         let mut bytes = vec![0; layout::BYTES];
@@ -280,7 +276,6 @@ impl Label {
     }
 
     /// The label as text, one field a line.
-    #[must_use]
     pub fn explain(&self) -> String {
         let mut text = String::from("label\n");
         let mut line = |name: &str, value: String| {
@@ -376,7 +371,6 @@ impl Member {
 
 impl Regions {
     /// Maps of `count` regions of which nothing is known but that none was written.
-    #[must_use]
     pub fn new(array_id: u128, count: u32) -> Regions {
         let empty = || vec![0; layout::OPEN.bytes].into_boxed_slice();
         let (open, stale, used) = (empty(), empty(), empty());
@@ -384,7 +378,6 @@ impl Regions {
     }
 
     /// The bytes, with where they go. Asserts that the maps are as long as they are.
-    #[must_use]
     pub fn encode(&self) -> (u64, Vec<u8>) {
         let address = REGIONS_OFFSETS[copy_of_sequence(self.sequence)];
         let mut bytes = vec![0; layout::REGIONS_BYTES];

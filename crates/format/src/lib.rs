@@ -21,8 +21,8 @@
 //!   `is_hole()`.
 //! - `segment`: `SegmentHeader`, `encode() -> [u8; 512]`, `SegmentHeader::decode(&[u8])`.
 //! - `batch`: `BatchEncoder::new(&mut Vec<u8>)` then `push_data(block, &crcs)`,
-//!   `push_zero(block, blocks)`, `push_relocated(block, seq, time, crc)`,
-//!   `push_relocated_zero(block, blocks, seq, time)`, `finish(&BatchHeader) -> BatchBytes`;
+//!   `push_zero(block, blocks)`, `push_relocated(block, seq, crc)`,
+//!   `push_relocated_zero(block, blocks, seq)`, `finish(&BatchHeader) -> BatchBytes`;
 //!   `header_bytes(kind, descriptors, data_blocks)`, `peek_header_bytes(&[u8])`,
 //!   `Batch::decode(&[u8])`, `batch.descriptors()` of `Descriptor { seq, time, block, blocks,
 //!   kind, payload_offset }` with `crcs()`.
@@ -36,12 +36,11 @@
 //! - `crypt`: `CryptHeader` (`encode(copy)`, `decode(&[u8], copy)`).
 //! - `parity`: `Record` (`encode(address)`, `decode(&[u8], address, id)`), `Entry`
 //!   (`holds(cells)`), `header_bytes(count)`, `peek_header_bytes(&[u8], address)`.
-//! - `time`: `TimeEntry`, `TimePage` (`encode`, `decode`, `get`, `seek_time`, `seek_seq`),
-//!   `TIME_ENTRIES_MAX`.
-//! - `trace`: `TraceHeader`, `FrameEncoder` (`push_request`, `requests(before)`, `name`, `end`),
-//!   `FrameHeader::peek`, `Frame::decode` with `requests`, `names`; `Request`, `RequestKind`.
+//! - `time`: `TimeEntry`, `TimePage` (`encode`, `decode`, `get`), `TIME_ENTRIES_MAX`.
+//! - `field`, `checksum` and `Place`, of which other durable formats are made, too (traces).
 //!
-//! Every structure has `explain() -> String`, the text that `hindsight inspect` prints.
+//! `Superblock` and `Label` have `explain() -> String`, the text that `hindsight pool inspect`
+//! prints.
 
 mod error;
 
@@ -59,9 +58,8 @@ pub mod run;
 pub mod segment;
 pub mod superblock;
 pub mod time;
-pub mod trace;
 
-pub use error::{FormatError, FormatErrorKind, Result};
+pub use error::{FormatError, FormatErrorKind, Place, Result};
 pub use location::{HOLE, Location};
 pub use page::{PAGE_BYTES, PageAddress};
 

@@ -26,7 +26,6 @@ impl Location {
     ///
     /// Asserts its limits: segment 1 to `SEGMENT_NUMBER_MAX`, offset aligned and below 32 MiB.
     #[inline]
-    #[must_use]
     pub fn new(segment: u64, offset_bytes: u32) -> Location {
         assert!((1..=SEGMENT_NUMBER_MAX).contains(&segment), "segment {segment}");
         assert!(offset_bytes < SEGMENT_BYTES_MAX, "offset {offset_bytes}");
@@ -38,21 +37,18 @@ impl Location {
     ///
     /// Asserts its limits: segment 1 to `SEGMENT_NUMBER_MAX`.
     #[inline]
-    #[must_use]
     pub fn hole_in(segment: u64) -> Location {
         Location::new(segment, 0)
     }
 
     /// The segment's number; 0 for `HOLE`.
     #[inline]
-    #[must_use]
     pub fn segment(self) -> u64 {
         self.0 >> OFFSET_BITS
     }
 
     /// Bytes from the segment's start.
     #[inline]
-    #[must_use]
     pub fn offset_bytes(self) -> u32 {
         let units = self.0 & ((1 << OFFSET_BITS) - 1);
         u32::try_from(units).expect("19 bits") * LOCATION_ALIGNMENT
@@ -60,14 +56,12 @@ impl Location {
 
     /// Whether it is a hole.
     #[inline]
-    #[must_use]
     pub fn is_hole(self) -> bool {
         self.0 & ((1 << OFFSET_BITS) - 1) == 0
     }
 
     /// Whether it is `HOLE` or names a segment within 48 bits.
     #[inline]
-    #[must_use]
     pub fn is_valid(self) -> bool {
         self == HOLE || (1..=SEGMENT_NUMBER_MAX).contains(&self.segment())
     }

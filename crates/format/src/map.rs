@@ -69,35 +69,30 @@ pub struct Key {
 impl Key {
     /// The key of one block.
     #[inline]
-    #[must_use]
     pub fn block(block: Lba) -> Key {
         Key { level: 0, index: block.0 }
     }
 
     /// The key of that level which covers the block.
     #[inline]
-    #[must_use]
     pub fn covering(block: Lba, level: u8) -> Key {
         Key { level, index: block.0 >> (LEVEL_BITS * u32::from(level)) }
     }
 
     /// The first block that it covers.
     #[inline]
-    #[must_use]
     pub fn first_block(self) -> Lba {
         Lba(self.index << (LEVEL_BITS * u32::from(self.level)))
     }
 
     /// How many blocks it covers.
     #[inline]
-    #[must_use]
     pub fn blocks(self) -> u64 {
         1 << (LEVEL_BITS * u32::from(self.level))
     }
 
     /// Whether level and index are in their ranges.
     #[inline]
-    #[must_use]
     pub fn is_valid(self) -> bool {
         self.level <= LEVEL_MAX
             && self.index >> (BLOCK_BITS - LEVEL_BITS * u32::from(self.level)) == 0
@@ -129,14 +124,12 @@ pub struct Entry {
 impl Entry {
     /// A block with data.
     #[inline]
-    #[must_use]
     pub fn data(block: Lba, seq: Seq, location: Location, crc: u32) -> Entry {
         Entry { key: Key::block(block), seq, location, crc }
     }
 
     /// A block or range without data.
     #[inline]
-    #[must_use]
     pub fn hole(key: Key, seq: Seq) -> Entry {
         Entry { key, seq, location: HOLE, crc: 0 }
     }

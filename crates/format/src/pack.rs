@@ -7,8 +7,6 @@
 
 mod codec;
 
-use std::fmt::Write as _;
-
 pub use codec::{PackDecoder, PackEncoder};
 use units::Seq;
 
@@ -181,26 +179,8 @@ impl PackHeader {
     }
 
     /// Bytes of the whole pack, a multiple of 64: the next one follows.
-    #[must_use]
     pub fn total_bytes(&self) -> usize {
         total_bytes(self.stored_bytes)
-    }
-
-    /// The header as text, one field a line.
-    #[must_use]
-    pub fn explain(&self) -> String {
-        let place = &self.place;
-        let mut text = format!("pack at {} of segment {}\n", place.offset, place.segment);
-        let mut line = |name: &str, value: String| {
-            writeln!(text, "  {name:<22}{value}").expect("a String takes all");
-        };
-        line("encoding", format!("{:?}", self.encoding).to_lowercase());
-        line("versions", self.versions.to_string());
-        line("stored_bytes", self.stored_bytes.to_string());
-        line("nonce", format!("{:#018x}", place.nonce));
-        line("timeline", place.timeline.to_string());
-        line("stored_crc", format!("{:#010x}", self.stored_crc));
-        text
     }
 
     fn verify(&self, place: Place) -> Result<()> {
@@ -263,7 +243,6 @@ impl Pack {
     }
 
     /// Its versions, in order.
-    #[must_use]
     pub fn versions(&self) -> &[PackVersion] {
         &self.versions
     }
@@ -274,7 +253,6 @@ impl Pack {
     }
 
     /// The bytes of a version.
-    #[must_use]
     pub fn find(&self, block: u64, seq: Seq) -> Option<&[u8]> {
         let order = (block, std::cmp::Reverse(seq));
         let index = self.versions.binary_search_by_key(&order, PackVersion::order).ok()?;
@@ -282,7 +260,6 @@ impl Pack {
     }
 
     /// Bytes that it holds in memory.
-    #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.blocks.len() + self.versions.len() * size_of::<PackVersion>()
     }

@@ -42,7 +42,6 @@ pub struct PageAddress {
 
 impl PageAddress {
     /// The address of a page of a run of the pool with that identity.
-    #[must_use]
     pub fn new(pool_id: u128, run: u64, page: u32) -> PageAddress {
         let pool_tag = u64::try_from(pool_id & u128::from(u64::MAX)).expect("64 bits");
         PageAddress { pool_tag, run, page }
@@ -125,7 +124,6 @@ impl PageType {
 }
 
 /// A page of zeros, on the heap.
-#[must_use]
 pub(crate) fn zeroed_page() -> Box<[u8; PAGE_BYTES]> {
     Box::new([0; PAGE_BYTES])
 }

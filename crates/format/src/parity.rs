@@ -7,8 +7,6 @@
 //!    of an earlier use of the device, is damage.
 //! 3. A pending entry's checksum covers its bytes as well; it holds its epoch and its number in it.
 
-use std::fmt::Write as _;
-
 use crate::FORMAT_VERSION;
 use crate::checksum::{block_crc, structure_crc, verify_crc};
 use crate::error::{Place, Result};
@@ -84,7 +82,6 @@ pub struct Entry {
 
 impl Entry {
     /// Bytes of its cells.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         usize::from(self.cells) * CELL_BYTES
     }
@@ -113,7 +110,6 @@ pub struct Record {
 }
 
 /// Bytes before the first cell of a record with so many entries.
-#[must_use]
 pub fn header_bytes(count: usize) -> usize {
     (layout::BYTES + count * layout::ENTRY_BYTES).next_multiple_of(CELL_BYTES)
 }
@@ -132,7 +128,6 @@ pub fn peek_header_bytes(bytes: &[u8], address: u64) -> Result<usize> {
 
 impl Record {
     /// The header and the list as they lie at the byte offset `address`.
-    #[must_use]
     pub fn encode(&self, address: u64) -> Vec<u8> {
         let count = self.entries.len() + self.differences.len();
         let mut b = vec![0; header_bytes(count)];
@@ -202,28 +197,8 @@ impl Record {
     }
 
     /// Bytes of all cells.
-    #[must_use]
     pub fn cells_bytes(&self) -> usize {
         self.all().map(Entry::bytes).sum()
-    }
-
-    /// The record as text.
-    #[must_use]
-    pub fn explain(&self) -> String {
-        let mut text = format!(
-            "parity record\n  id        {:032x}\n  sequence  {}\n  epoch     {}\n",
-            self.id, self.sequence, self.epoch
-        );
-        for (number, entry) in self.all().enumerate() {
-            let what = if number < self.entries.len() { "" } else { "  a difference" };
-            writeln!(
-                text,
-                "  side {:<5}offset {:<16}cells {:<6}crc {:#010x}{what}",
-                entry.side, entry.offset, entry.cells, entry.cells_crc
-            )
-            .expect("a String takes all");
-        }
-        text
     }
 }
 
@@ -246,7 +221,6 @@ pub struct Pending {
 }
 
 /// Bytes that a pending entry with so many bytes takes of its area.
-#[must_use]
 pub fn pending_bytes(length: usize) -> usize {
     (layout::PENDING_BYTES + length).next_multiple_of(CELL_BYTES)
 }
@@ -264,7 +238,6 @@ pub fn peek_pending_bytes(bytes: &[u8], address: u64) -> Result<usize> {
 
 impl Pending {
     /// The entry as it lies in its area.
-    #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let end = layout::PENDING_BYTES + self.bytes.len();
         let mut b = vec![0; pending_bytes(self.bytes.len())];

@@ -3,8 +3,6 @@
 //! 1. The footer is the last page that is written; a run without a sound footer is no run.
 //! 2. The index has the first key and seq of every leaf, in order.
 
-use std::fmt::Write as _;
-
 use units::{MapExtent, Seq};
 
 use crate::checksum::{structure_crc, verify_crc};
@@ -113,14 +111,12 @@ pub struct RunFooter {
 
 impl RunFooter {
     /// Pages of the whole run.
-    #[must_use]
     pub fn pages(&self) -> u32 {
         self.leaf_pages + self.index_pages + 1
     }
 
     /// The footer's bytes. Asserts that every field is in its range, and that `address` is that of
     /// the run's last page.
-    #[must_use]
     pub fn encode(&self, address: PageAddress) -> Box<[u8; PAGE_BYTES]> {
         self.verify(place(address), address).expect("a footer that we write is in range");
         let mut page = zeroed_page();
@@ -198,26 +194,6 @@ impl RunFooter {
         Ok(footer)
     }
 
-    /// The footer as text, one field a line.
-    #[must_use]
-    pub fn explain(&self) -> String {
-        let mut text = String::from("run footer\n");
-        let mut line = |name: &str, value: String| {
-            writeln!(text, "  {name:<22}{value}").expect("a String takes all");
-        };
-        line("timeline", self.timeline.to_string());
-        line("leaf_pages", self.leaf_pages.to_string());
-        line("index_pages", self.index_pages.to_string());
-        line("entries", self.entries.to_string());
-        line("key_first", self.key_first.to_string());
-        line("key_last", self.key_last.to_string());
-        line("seq_first", self.seq_first.to_string());
-        line("seq_last", self.seq_last.to_string());
-        line("index_crc", format!("{:#010x}", self.index_crc));
-        line("extent", self.extent.to_string());
-        text
-    }
-
     fn verify(&self, place: Place, address: PageAddress) -> Result<()> {
         let index_pages = self.leaf_pages.div_ceil(INDEX_ENTRIES_MAX as u32);
         let pages_hold = self.leaf_pages > 0
@@ -269,7 +245,6 @@ pub struct IndexPage;
 
 impl IndexPage {
     /// The page of these entries, 1 to `INDEX_ENTRIES_MAX`.
-    #[must_use]
     pub fn encode(address: PageAddress, entries: &[IndexEntry]) -> Box<[u8; PAGE_BYTES]> {
         assert!(entries.len() <= INDEX_ENTRIES_MAX, "{} entries", entries.len());
         let mut bytes = zeroed_page();
@@ -309,16 +284,5 @@ impl IndexPage {
             index.push(entry);
         }
         Ok(())
-    }
-
-    /// Entries of an index as text, one leaf a line; `first_leaf` is the number of the first.
-    #[must_use]
-    pub fn explain(entries: &[IndexEntry], first_leaf: u32) -> String {
-        let mut text = format!("index of {} leaves\n", entries.len());
-        for (leaf, entry) in (first_leaf..).zip(entries) {
-            writeln!(text, "  leaf {leaf}: from {}, seq {}", entry.key, entry.seq)
-                .expect("a String takes all");
-        }
-        text
     }
 }

@@ -4,8 +4,6 @@
 //! 2. Its nonce is in every batch of it, so that what an earlier segment left in the zone, or what
 //!    a client wrote to look like a batch, is never replayed.
 
-use std::fmt::Write as _;
-
 use units::{Seq, WallTime};
 
 use crate::FORMAT_VERSION;
@@ -31,8 +29,7 @@ pub mod layout {
     pub(crate) const NONCE: Field = Field::new("nonce", 56, 8);
     pub(crate) const CREATED: Field = Field::new("created", 64, 8);
     pub(crate) const FIRST_SEQ: Field = Field::new("first_seq", 72, 8);
-    pub(crate) const VOID_FIRST: Field = Field::new("void_first", 80, 8);
-    pub(crate) const VOID_LAST: Field = Field::new("void_last", 88, 8);
+    pub(crate) const UNUSED: Field = Field::new("unused", 80, 16);
     pub(crate) const ZERO_TO_END: Field = Field::new("zero", 96, 416);
     /// In order.
     pub const FIELDS: &[Field] = &[
@@ -47,8 +44,7 @@ pub mod layout {
         NONCE,
         CREATED,
         FIRST_SEQ,
-        VOID_FIRST,
-        VOID_LAST,
+        UNUSED,
         ZERO_TO_END,
     ];
     const _: () = assert!(tile(FIELDS, BYTES));
@@ -64,7 +60,6 @@ const NONCE_SALT: u32 = u32::from_le_bytes(*b"nonc");
 /// The nonce of a segment. Its upper half is drawn anew whenever a segment is begun; its lower half
 /// is computed from that with the pool's secret, so that a batch proves by itself that it is of a
 /// segment whose header is damaged: no client knows what to write.
-#[must_use]
 pub fn nonce(secret: u64, segment: u64, random: u32) -> u64 {
     let mut told = [0; 20];
     told[..8].copy_from_slice(&secret.to_le_bytes());
@@ -74,7 +69,6 @@ pub fn nonce(secret: u64, segment: u64, random: u32) -> u64 {
 }
 
 /// Whether a nonce is one of a segment, told without its header.
-#[must_use]
 pub fn is_nonce_of(secret: u64, segment: u64, found: u64) -> bool {
     nonce(secret, segment, (found >> 32) as u32) == found
 }
@@ -96,14 +90,10 @@ pub struct SegmentHeader {
     pub created: WallTime,
     /// No write in it has a smaller seq, but for relocated ones.
     pub first_seq: Seq,
-    /// Seqs, both inclusive, that earlier segments of this log hold and that recovery discarded
-    /// after a power cut: they are not part of the history.
-    pub voids: Option<(Seq, Seq)>,
 }
 
 impl SegmentHeader {
     /// The header's bytes. Asserts that every field is in its range.
-    #[must_use]
     pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         self.verify(self.place()).expect("a segment header that we write is in range");
         let mut b = [0; SEGMENT_HEADER_BYTES];
@@ -116,9 +106,6 @@ impl SegmentHeader {
         put(&mut b, layout::NONCE, self.nonce);
         put(&mut b, layout::CREATED, self.created.as_nanos());
         put(&mut b, layout::FIRST_SEQ, self.first_seq.0);
-        let (first, last) = self.voids.unwrap_or_default();
-        put(&mut b, layout::VOID_FIRST, first.0);
-        put(&mut b, layout::VOID_LAST, last.0);
         let crc = structure_crc(SALT, &b, layout::CRC);
         put(&mut b, layout::CRC, u64::from(crc));
         b
@@ -137,7 +124,6 @@ impl SegmentHeader {
         place.require_version(get_u32(b, layout::FORMAT_VERSION))?;
         verify_zero(place, b, layout::ZERO)?;
         verify_zero(place, b, layout::ZERO_TO_END)?;
-        let voids = (Seq(get(b, layout::VOID_FIRST)), Seq(get(b, layout::VOID_LAST)));
         let header = SegmentHeader {
             pool_id: get_u128(b, layout::POOL_ID),
             segment: get(b, layout::SEGMENT),
@@ -146,28 +132,9 @@ impl SegmentHeader {
             nonce: get(b, layout::NONCE),
             created: WallTime::from_nanos(get(b, layout::CREATED)),
             first_seq: Seq(get(b, layout::FIRST_SEQ)),
-            voids: if voids == (Seq::ZERO, Seq::ZERO) { None } else { Some(voids) },
         };
         header.verify(header.place())?;
         Ok(header)
-    }
-
-    /// The header as text, one field a line.
-    #[must_use]
-    pub fn explain(&self) -> String {
-        let mut text = format!("segment {}\n", self.segment);
-        let mut line = |name: &str, value: String| {
-            writeln!(text, "  {name:<22}{value}").expect("a String takes all");
-        };
-        line("pool_id", format!("{:032x}", self.pool_id));
-        line("zone", self.zone.to_string());
-        line("log", self.log.to_string());
-        line("nonce", format!("{:#018x}", self.nonce));
-        line("created", format!("{} ns", self.created.as_nanos()));
-        line("first_seq", self.first_seq.to_string());
-        let voids = self.voids.map_or("none".to_owned(), |(a, b)| format!("{a} to {b}"));
-        line("voids", voids);
-        text
     }
 
     fn place(&self) -> Place {
@@ -178,9 +145,6 @@ impl SegmentHeader {
         let segment_holds = (1..=SEGMENT_NUMBER_MAX).contains(&self.segment);
         place.require(segment_holds, "segment 1 to 2^29 - 1", self.segment)?;
         place.require(self.zone != 0, "a zone other than 0", self.zone)?;
-        place.require(self.first_seq <= Seq::MAX, "first_seq below 2^48", self.first_seq)?;
-        let Some((first, last)) = self.voids else { return Ok(()) };
-        let voids_hold = Seq::ZERO < first && first <= last && last <= Seq::MAX;
-        place.require(voids_hold, "voids none or ascending", format_args!("{first} to {last}"))
+        place.require(self.first_seq <= Seq::MAX, "first_seq below 2^48", self.first_seq)
     }
 }

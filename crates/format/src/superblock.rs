@@ -73,29 +73,10 @@ pub const CATALOGUE_ZONES_MAX: usize = layout::CATALOGUE_ZONES.bytes / 4;
 pub const ZONE_BYTES_MIN: u64 = 256 << 10;
 /// The largest zone in bytes: what a location's offset reaches.
 pub const ZONE_BYTES_MAX: u64 = crate::location::SEGMENT_BYTES_MAX as u64;
-/// Incompatible feature: volumes may have current stores, whose zones the catalogue names.
-pub const FEATURE_CURRENT_STORE: u64 = 1;
-/// Incompatible feature: volumes may have bases, segments that are written over in place.
-pub const FEATURE_BASE: u64 = 2;
-/// Incompatible feature: timelines may have a source, a file outside that has what they do not.
-pub const FEATURE_IMPORT: u64 = 4;
-/// Incompatible feature: volumes may have map extents of more than a block, whose runs have extent
-/// leaves.
-pub const FEATURE_EXTENTS: u64 = 8;
-/// Incompatible feature: segments may hold packs instead of batches.
-pub const FEATURE_PACKS: u64 = 16;
-/// Incompatible feature: batches may be shared, by several timelines and volumes too.
-pub const FEATURE_SHARED: u64 = 32;
-/// Incompatible feature: there may be data beyond the end of a volume that was made smaller.
-pub const FEATURE_BEYOND: u64 = 128;
-/// The incompatible features that this program knows.
-pub const FEATURES_INCOMPATIBLE_KNOWN: u64 = FEATURE_CURRENT_STORE
-    | FEATURE_BASE
-    | FEATURE_IMPORT
-    | FEATURE_EXTENTS
-    | FEATURE_PACKS
-    | FEATURE_SHARED
-    | FEATURE_BEYOND;
+/// Incompatible feature: all tables of the catalogue that this program knows are there.
+pub const FEATURE_TABLES: u64 = 1 << 8;
+/// The incompatible features that this program knows. A pool has all of them once it was opened.
+pub const FEATURES_INCOMPATIBLE_KNOWN: u64 = 0xbf | FEATURE_TABLES;
 /// The features without which a pool may only be read that this program knows: none yet.
 pub const FEATURES_READ_ONLY_KNOWN: u64 = 0;
 
@@ -132,14 +113,12 @@ pub struct Superblock {
 }
 
 /// The two copies that a generation is written to: 0 and 1 if it is even, else 2 and 3.
-#[must_use]
 pub fn copies_of_generation(generation: u64) -> [usize; 2] {
     if generation.is_multiple_of(2) { [0, 1] } else { [2, 3] }
 }
 
 impl Superblock {
     /// The bytes of one of the four copies. Asserts that every field is in its range.
-    #[must_use]
     pub fn encode(&self, copy: usize) -> Box<[u8; PAGE_BYTES]> {
         self.verify(place(copy)).expect("a superblock that we write is in range");
         let mut bytes = Box::new([0; PAGE_BYTES]);
@@ -205,13 +184,11 @@ impl Superblock {
     }
 
     /// Whether the pool has features without which it may only be read.
-    #[must_use]
     pub fn is_read_only_here(&self) -> bool {
         self.features_read_only & !FEATURES_READ_ONLY_KNOWN != 0
     }
 
     /// The superblock as text, one field a line.
-    #[must_use]
     pub fn explain(&self) -> String {
         let mut text = String::from("superblock\n");
         let mut line = |name: &str, value: String| {

@@ -3,8 +3,6 @@
 //!
 //! 1. Neither time nor seq ever falls from one entry to the next, nor do the totals.
 
-use std::fmt::Write as _;
-
 use units::{Seq, WallTime};
 
 use crate::error::{Place, Result};
@@ -52,7 +50,6 @@ pub struct TimeEntry {
 
 impl TimeEntry {
     /// Whether `next` may follow.
-    #[must_use]
     pub fn may_precede(&self, next: &TimeEntry) -> bool {
         self.time <= next.time
             && self.seq <= next.seq
@@ -74,7 +71,6 @@ pub struct TimePage {
 
 impl TimePage {
     /// The page of these entries. Asserts that they are 1 to 127, and in order.
-    #[must_use]
     pub fn encode(address: PageAddress, entries: &[TimeEntry]) -> Box<[u8; PAGE_BYTES]> {
         assert!(entries.len() <= TIME_ENTRIES_MAX, "{} entries", entries.len());
         let mut bytes = zeroed_page();
@@ -108,14 +104,12 @@ impl TimePage {
     }
 
     /// The number of entries, at least 1.
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a time page is never empty")]
     pub fn len(&self) -> usize {
         self.count
     }
 
     /// Entry `i`. Panics if there are not so many.
-    #[must_use]
     pub fn get(&self, i: usize) -> TimeEntry {
         assert!(i < self.count, "entry {i} of {}", self.count);
         let record = &self.bytes[TIME.record(i)];
@@ -125,44 +119,5 @@ impl TimePage {
             bytes_total: get(record, layout::BYTES_TOTAL),
             flushes_total: get(record, layout::FLUSHES_TOTAL),
         }
-    }
-
-    /// How many entries have a time not after `time`.
-    #[must_use]
-    pub fn seek_time(&self, time: WallTime) -> usize {
-        self.count_while(|entry| entry.time <= time)
-    }
-
-    /// How many entries have a seq not above `seq`.
-    #[must_use]
-    pub fn seek_seq(&self, seq: Seq) -> usize {
-        self.count_while(|entry| entry.seq <= seq)
-    }
-
-    /// The entries as text, one a line.
-    #[must_use]
-    pub fn explain(&self) -> String {
-        let mut text = format!("time page of {} entries\n", self.count);
-        for i in 0..self.count {
-            let TimeEntry { time, seq, bytes_total, flushes_total } = self.get(i);
-            let time = time.as_nanos();
-            writeln!(text, "  {time} ns: seq {seq}, {bytes_total} bytes, {flushes_total} flushes")
-                .expect("a String takes all");
-        }
-        text
-    }
-
-    /// How many entries, from the first on, are as asked; none after one that is not may be.
-    fn count_while(&self, is_so: impl Fn(TimeEntry) -> bool) -> usize {
-        let (mut low, mut high) = (0, self.count);
-        while low < high {
-            let middle = low.midpoint(high);
-            if is_so(self.get(middle)) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
     }
 }

@@ -38,13 +38,11 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     /// An error without a cause.
-    #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         Error { kind, message: message.into(), source: None }
     }
 
     /// The error of every write after one that failed.
-    #[must_use]
     pub fn refused() -> Error {
         Error::new(
             ErrorKind::Refused,

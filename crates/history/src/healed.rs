@@ -17,7 +17,6 @@ pub struct Healed {
 
 impl Healed {
     /// How many ranges were found wrong.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.recovered + self.transient + self.unrecoverable
     }

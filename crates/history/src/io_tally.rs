@@ -62,7 +62,6 @@ impl IoKind {
     ];
 
     /// Its name in answers and metrics.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             IoKind::CurrentRead => "current-read",
@@ -124,7 +123,6 @@ impl IoTally {
     }
 
     /// The counts, in the order of [`IoKind::ALL`].
-    #[must_use]
     pub fn counts(&self) -> [IoCount; KINDS] {
         IoKind::ALL.map(|kind| {
             let cell = &self.cells[kind as usize];

@@ -128,8 +128,6 @@ pub struct LogStart {
     pub bytes_total: u64,
     /// Flushes completed so far.
     pub flushes_total: u64,
-    /// Seqs that recovery discarded, to be recorded in the next segment.
-    pub voids: Option<(Seq, Seq)>,
 }
 
 struct InFlight {
@@ -148,7 +146,6 @@ pub struct LogState {
     gate_closed: bool,
     /// Blocks that are merged with what is there.
     locked: Ranges,
-    voids: Option<(Seq, Seq)>,
     last_time: WallTime,
     behind: Option<Behind>,
     /// The end of the log was asked for since the last batch.
@@ -199,7 +196,6 @@ struct Reservation {
 
 impl Log {
     /// A log that goes on from `start`.
-    #[must_use]
     pub fn new(id: u64, store: Arc<Store>, start: LogStart) -> Log {
         let state = LogState {
             open: None,
@@ -210,7 +206,6 @@ impl Log {
             in_flight: VecDeque::new(),
             gate_closed: false,
             locked: Ranges::default(),
-            voids: start.voids,
             last_time: start.last_time,
             behind: None,
             looked: false,
@@ -437,11 +432,9 @@ impl Log {
             nonce,
             created: self.store.clock.wall(),
             first_seq,
-            voids: state.voids,
         };
         self.store.write(self.store.zone_offset(spare.zone), &[IoSlice::new(&header.encode())])?;
         self.io.count(IoKind::Other, SEGMENT_HEADER_BYTES as u64);
-        state.voids = None;
         state.seal();
         let segment = Arc::new(Segment {
             last_seq: AtomicU64::new(state.last_seq),
@@ -502,7 +495,6 @@ impl Log {
     }
 
     /// The highest seq at and below which every write has ended, without waiting.
-    #[must_use]
     pub fn stable(&self) -> Seq {
         Seq(self.state.lock().stable)
     }
@@ -593,13 +585,11 @@ impl Log {
     }
 
     /// Time of the last write.
-    #[must_use]
     pub fn last_time(&self) -> WallTime {
         self.state.lock().last_time
     }
 
     /// The open segment's number.
-    #[must_use]
     pub fn open_segment(&self) -> Option<u64> {
         self.state.lock().open.as_ref().map(|s| s.number)
     }
@@ -705,19 +695,16 @@ impl Gate<'_> {
     }
 
     /// The last seq given; everything up to it has ended.
-    #[must_use]
     pub fn last_seq(&self) -> Seq {
         Seq(self.state.last_seq)
     }
 
     /// Time of the last write or event.
-    #[must_use]
     pub fn last_time(&self) -> WallTime {
         self.state.last_time
     }
 
     /// The stamp that [`Gate::take_event`] would give.
-    #[must_use]
     pub fn peek_event(&self) -> (Seq, WallTime) {
         let time = self.log.store.time_after(self.state.last_time, &mut self.state.behind.clone());
         (Seq(self.state.last_seq + 1), time)
@@ -736,19 +723,16 @@ impl Gate<'_> {
     }
 
     /// The open segment's number.
-    #[must_use]
     pub fn open_segment(&self) -> Option<u64> {
         self.state.open.as_ref().map(|s| s.number)
     }
 
     /// Bytes written and flushes completed so far.
-    #[must_use]
     pub fn totals(&self) -> (u64, u64) {
         (self.state.bytes_total, self.state.flushes_total)
     }
 
     /// The times not yet in a time run.
-    #[must_use]
     pub fn times(&self) -> &[TimeEntry] {
         &self.state.times
     }

@@ -175,7 +175,6 @@ impl Store {
     }
 
     /// Zones that hold pages of runs.
-    #[must_use]
     pub fn map_zone_count(&self) -> usize {
         self.map_zones.lock().zone_count()
     }

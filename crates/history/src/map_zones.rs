@@ -34,7 +34,6 @@ pub struct PageExtents {
 
 impl PageExtents {
     /// Extents in order.
-    #[must_use]
     pub fn new(list: Vec<PageExtent>) -> PageExtents {
         let count = list.iter().map(|e| e.count).sum();
         PageExtents { list, count }
@@ -128,7 +127,6 @@ impl MapZones {
     }
 
     /// Zones that hold pages of runs.
-    #[must_use]
     pub fn zone_count(&self) -> usize {
         self.pages.len()
     }

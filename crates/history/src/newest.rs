@@ -56,7 +56,6 @@ pub struct Newest {
 
 impl Newest {
     /// Blocks whose newest entry has data.
-    #[must_use]
     pub fn blocks(&self) -> u64 {
         self.data
     }

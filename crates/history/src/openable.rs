@@ -15,13 +15,11 @@ pub struct Openable {
 
 impl Openable {
     /// No moment at all.
-    #[must_use]
     pub fn none() -> Openable {
         Openable::default()
     }
 
     /// From any ranges, in any order, overlapping or not; empty ones are dropped.
-    #[must_use]
     pub fn new(mut ranges: Vec<(Seq, Seq)>) -> Openable {
         ranges.retain(|(first, last)| first <= last);
         ranges.sort_unstable();
@@ -43,26 +41,22 @@ impl Openable {
     }
 
     /// The ranges, sorted and disjoint.
-    #[must_use]
     pub fn ranges(&self) -> &[(Seq, Seq)] {
         &self.ranges
     }
 
     /// Whether no moment can be opened.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
     /// Whether this very moment can be opened.
-    #[must_use]
     pub fn contains(&self, seq: Seq) -> bool {
         self.last_at_or_before(seq) == Some(seq)
     }
 
     /// Whether a version from `written` up to but not including `superseded` (never, if `None`) is
     /// needed.
-    #[must_use]
     pub fn needs(&self, written: Seq, superseded: Option<Seq>) -> bool {
         let last = match superseded {
             Some(seq) if seq <= written => return false,
@@ -73,7 +67,6 @@ impl Openable {
     }
 
     /// The last openable moment at or before `seq`.
-    #[must_use]
     pub fn last_at_or_before(&self, seq: Seq) -> Option<Seq> {
         let after = self.ranges.partition_point(|r| r.0 <= seq);
         let (_, last) = *self.ranges.get(after.checked_sub(1)?)?;
@@ -81,7 +74,6 @@ impl Openable {
     }
 
     /// The first openable moment.
-    #[must_use]
     pub fn first(&self) -> Option<Seq> {
         self.ranges.first().map(|r| r.0)
     }

@@ -32,7 +32,6 @@ impl Slot {
     pub const OUTSIDE: Slot = Slot { seq: OUTSIDE_SEQ, location: OUTSIDE, crc: 0, known: true };
 
     /// Whether the block is in the file and not in the pool: then it has no checksum.
-    #[must_use]
     pub fn is_outside(&self) -> bool {
         self.location == OUTSIDE
     }

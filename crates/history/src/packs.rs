@@ -146,7 +146,6 @@ impl Store {
     }
 
     /// Whether bytes are the pack of a place, whole.
-    #[must_use]
     pub fn is_pack(&self, bytes: &[u8], place: &PackPlace) -> bool {
         let Ok(header) = PackHeader::decode(bytes) else { return false };
         header.place == *place
@@ -155,7 +154,6 @@ impl Store {
     }
 
     /// Whether the version that the map names in a pack is there, on the device.
-    #[must_use]
     pub fn has_packed(&self, location: Location, version: (u64, Seq), crc: u32) -> bool {
         let Some(segment) = self.segment(location.segment()) else { return false };
         let offset = location.offset_bytes();

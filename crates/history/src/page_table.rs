@@ -80,7 +80,6 @@ pub struct PageBudget {
 
 impl PageBudget {
     /// A budget of so many bytes (never less than 64 pages).
-    #[must_use]
     pub fn new(bytes: usize) -> PageBudget {
         let budget = PageBudget { bytes_max: AtomicUsize::new(0), bytes: AtomicUsize::new(0) };
         budget.set_bytes(bytes);
@@ -93,7 +92,6 @@ impl PageBudget {
     }
 
     /// Bytes of all pages held now.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -225,7 +223,6 @@ pub type LoadedPage = [Slot; BLOCKS_PER_PAGE];
 
 impl PageTable {
     /// An empty table of a volume whose map keeps entries by that unit.
-    #[must_use]
     pub fn new(budget: Arc<PageBudget>, extent: MapExtent) -> PageTable {
         let shards = (0..SHARDS).map(|_| LockedShard::default()).collect();
         PageTable { shards, budget, extent }

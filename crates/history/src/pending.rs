@@ -53,25 +53,21 @@ impl Pending {
     }
 
     /// Number of entries.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len() + self.nodes.len()
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Highest seq of its entries.
-    #[must_use]
     pub fn last_seq(&self) -> Seq {
         self.last_seq
     }
 
     /// Lowest seq of its entries.
-    #[must_use]
     pub fn first_seq(&self) -> Option<Seq> {
         self.first_seq
     }
@@ -94,7 +90,6 @@ impl Pending {
     }
 
     /// All entries in run order: key ascending, seq descending.
-    #[must_use]
     pub fn sorted(&self) -> Vec<Entry> {
         let mut all = self.entries.clone();
         all.extend_from_slice(&self.nodes);
@@ -103,13 +98,11 @@ impl Pending {
     }
 
     /// The entries of blocks, in the order in which they came.
-    #[must_use]
     pub fn block_entries(&self) -> &[Entry] {
         &self.entries
     }
 
     /// The entries of trims over whole pages and more.
-    #[must_use]
     pub fn nodes(&self) -> &[Entry] {
         &self.nodes
     }
@@ -126,7 +119,6 @@ impl Pending {
 }
 
 /// Whether a node of level 1 or more covers a page.
-#[must_use]
 pub fn node_covers(node: Key, page: u64) -> bool {
     page >> (9 * u32::from(node.level - 1)) == node.index
 }

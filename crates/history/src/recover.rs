@@ -84,6 +84,8 @@ pub struct RecoveredLog {
     /// Seqs (inclusive) that were never acknowledged or are lost with the power: void from now on.
     /// They must be durable in the catalogue before the log goes on.
     pub voids: Vec<(Seq, Seq)>,
+    /// Of these, those that are lost with the power.
+    pub lost: Option<(Seq, Seq)>,
     /// Where the log goes on.
     pub start: LogStart,
     /// Per tail segment: number, last valid seq, bytes used, live blocks.
@@ -172,7 +174,7 @@ pub fn recover_log(
     let (cut, mut voids) = find_voids(known, &mut found, (durable, highest), &torn);
     let last = cut.map_or(highest, |first_void| Seq(first_void.0 - 1));
     if let Some(first_void) = cut {
-        recovered.start.voids = Some((first_void, highest));
+        recovered.lost = Some((first_void, highest));
         voids.push((first_void, highest));
     }
     void_ends.extend(voids.iter().map(|void| void.1));
@@ -524,7 +526,6 @@ impl RecoveredLog {
 }
 
 /// How many map entries an op makes.
-#[must_use]
 pub fn entries_of(kind: DescriptorKind, block: u64, blocks: u32) -> i64 {
     match kind {
         DescriptorKind::Data => i64::from(blocks),

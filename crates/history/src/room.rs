@@ -27,7 +27,6 @@ impl Store {
 
     /// Used, free and reserve zones. On a full device only those count as free that have their
     /// space.
-    #[must_use]
     pub fn zone_counts(&self) -> (u32, u32, u32) {
         let zones = self.zones.lock();
         let used = zones.count() - zones.free_count();
@@ -36,19 +35,16 @@ impl Store {
     }
 
     /// Zones in all.
-    #[must_use]
     pub fn zone_count(&self) -> u32 {
         self.zones.lock().count()
     }
 
     /// Whether the device had no room for a zone when it was last asked.
-    #[must_use]
     pub fn is_device_full(&self) -> bool {
         self.device_full.load(Ordering::Acquire)
     }
 
     /// Whether more than half of the reserve for reclamation is free.
-    #[must_use]
     pub fn has_half_of_reserve(&self) -> bool {
         self.zones.lock().has_half_of_reserve(self.is_device_full())
     }
@@ -133,7 +129,6 @@ impl Store {
     }
 
     /// Whether a zone for new data can be had, space included.
-    #[must_use]
     pub fn has_room(&self) -> bool {
         match self.allocate_zone(Purpose::Data) {
             Ok(zone) => {

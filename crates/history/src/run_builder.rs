@@ -26,7 +26,6 @@ pub struct RunBuilder {
 
 impl RunBuilder {
     /// A builder with no entries yet, for a timeline.
-    #[must_use]
     pub fn new(store: &Arc<Store>, id: u64, order: u64, timeline: &Timeline) -> RunBuilder {
         let Timeline { id: timeline, log, extent, .. } = *timeline;
         let sink = ExtentWriter::new(Arc::clone(store), log, PageOf::Map);

@@ -133,8 +133,8 @@ pub fn read_header(store: &Store, zone: u32, number: u64) -> Result<Option<Segme
 }
 
 /// The header of a segment whose own is damaged, as far as its first batch tells: all but the log,
-/// which is 0 here (the second value is a timeline of it), and the voids. `None` when no batch is
-/// there that proves to be of the segment. `nonce` is the segment's, where that is known.
+/// which is 0 here (the second value is a timeline of it). `None` when no batch is there that
+/// proves to be of the segment. `nonce` is the segment's, where that is known.
 ///
 /// # Errors
 /// Those of the device.
@@ -165,7 +165,6 @@ pub fn header_from_batch(
         nonce: first.nonce,
         created: first.time,
         first_seq: first.base_seq,
-        voids: None,
     };
     Ok(is_its.then_some((header, first.timeline)))
 }

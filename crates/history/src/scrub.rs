@@ -123,7 +123,6 @@ pub struct Scrub<'s> {
 impl<'s> Scrub<'s> {
     /// A scrub that has seen nothing. Blocks that it finds may be written again: its caller sees to
     /// it that nothing that the map names is moved, freed or written over meanwhile.
-    #[must_use]
     pub fn new(store: &'s Store, map: &'s dyn ScrubMap) -> Scrub<'s> {
         Scrub {
             store,
@@ -156,13 +155,11 @@ impl<'s> Scrub<'s> {
     }
 
     /// Bytes that were read, of all copies.
-    #[must_use]
     pub fn read_bytes(&self) -> u64 {
         self.report.read_bytes + self.windows.read_bytes
     }
 
     /// Its findings.
-    #[must_use]
     pub fn report(&self) -> ScrubReport {
         ScrubReport { read_bytes: self.read_bytes(), ..self.report }
     }

@@ -61,7 +61,6 @@ pub const NO_LOG: u64 = 0;
 
 impl Segment {
     /// A sealed one with nothing in it but its header.
-    #[must_use]
     pub fn new((number, zone): (u64, u32), (log, nonce): (u64, u64)) -> Segment {
         Segment {
             number,
@@ -83,7 +82,6 @@ impl Segment {
     }
 
     /// The content of the locations in it.
-    #[must_use]
     pub fn content(&self) -> Content {
         match self.packed.load(Ordering::Acquire) {
             _ if self.shared => Content::Shared,
@@ -95,7 +93,6 @@ impl Segment {
 
     /// Bytes that the map's entries hold in it, at most. Holes hold none, but are entries too; of
     /// packed versions, and of names of shared blocks, each holds its share of the segment.
-    #[must_use]
     pub fn live_bytes(&self) -> u64 {
         let entries = self.live_entries.load(Ordering::Acquire).max(0) as u64;
         let end = u64::from(self.end.load(Ordering::Acquire));
@@ -106,7 +103,6 @@ impl Segment {
     }
 
     /// Its content, as it stands.
-    #[must_use]
     pub fn space(&self) -> SpaceCount {
         let live_bytes = self.live_bytes();
         let entries = self.live_entries.load(Ordering::Acquire).max(0).unsigned_abs();
@@ -137,7 +133,6 @@ impl Segment {
     }
 
     /// Highest seq in it.
-    #[must_use]
     pub fn last_seq(&self) -> Seq {
         Seq(self.last_seq.load(Ordering::Acquire))
     }

@@ -27,14 +27,12 @@ impl Default for Slot {
 
 impl Slot {
     /// Whether the block reads as zeros without being stored.
-    #[must_use]
     pub fn is_hole(&self) -> bool {
         self.location.is_hole()
     }
 }
 
 /// The location of the block `index` blocks after `first` in the same payload.
-#[must_use]
 pub fn block_location(first: Location, index: usize) -> Location {
     let offset = u64::from(first.offset_bytes()) + index as u64 * units::BLOCK_BYTES;
     Location::new(first.segment(), u32::try_from(offset).expect("a payload ends within its zone"))

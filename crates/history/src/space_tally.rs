@@ -64,7 +64,6 @@ pub struct SpaceTally {
 
 impl SpaceTally {
     /// The sum as it stands.
-    #[must_use]
     pub fn count(&self) -> SpaceCount {
         // Between two changes one part may be ahead of another, and below nothing.
         let part = |part: usize| self.parts[part].load(Ordering::Acquire).max(0).unsigned_abs();

@@ -161,7 +161,6 @@ pub struct Behind {
 
 impl Store {
     /// A store with no segments yet.
-    #[must_use]
     pub fn new(parts: StoreParts) -> Store {
         let freed = Arc::new(Mutex::new(Vec::new()));
         Store {
@@ -200,13 +199,11 @@ impl Store {
     }
 
     /// Where the device requests of a log's volume are counted.
-    #[must_use]
     pub fn io(&self, log: u64) -> Arc<IoTally> {
         Arc::clone(self.tallies.lock().entry(log).or_default())
     }
 
     /// Where the segments of a log are summed up.
-    #[must_use]
     pub fn space(&self, log: u64) -> Arc<SpaceTally> {
         if let Some(tally) = self.space.read().get(&log) {
             return Arc::clone(tally);
@@ -215,7 +212,6 @@ impl Store {
     }
 
     /// The sum of all logs.
-    #[must_use]
     pub fn space_of_all(&self) -> SpaceCount {
         let mut all = SpaceCount::default();
         for tally in self.space.read().values() {
@@ -238,7 +234,6 @@ impl Store {
     }
 
     /// The first byte of a zone on the device.
-    #[must_use]
     pub fn zone_offset(&self, zone: u32) -> u64 {
         u64::from(zone) * self.zone_bytes
     }
@@ -294,7 +289,6 @@ impl Store {
 
     /// Lives as long as a reader that entered before this call has not left. Call it after the maps
     /// and page tables no longer lead to the place that is to be written over.
-    #[must_use]
     pub fn earlier_readers(&self) -> Weak<()> {
         let token = Arc::new(());
         let readers = Arc::downgrade(&token);
@@ -311,13 +305,11 @@ impl Store {
     }
 
     /// The segment with this number.
-    #[must_use]
     pub fn segment(&self, number: u64) -> Option<Arc<Segment>> {
         self.segments.read().get(&number).cloned()
     }
 
     /// All segments that are not retired, by number.
-    #[must_use]
     pub fn segments(&self) -> Vec<Arc<Segment>> {
         let mut all: Vec<_> = self.segments.read().values().cloned().collect();
         all.retain(|s| !s.retired.load(Ordering::Acquire));
@@ -351,13 +343,11 @@ impl Store {
     }
 
     /// The spares, oldest first.
-    #[must_use]
     pub fn spares(&self) -> Vec<Spare> {
         self.spares.lock().iter().copied().collect()
     }
 
     /// Whether an earlier write or flush failed.
-    #[must_use]
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }
@@ -423,7 +413,6 @@ impl Store {
     }
 
     /// The nonce of a segment that is begun.
-    #[must_use]
     pub fn draw_nonce(&self, segment: u64) -> u64 {
         format::segment::nonce(self.secret, segment, (self.entropy.next_u64() >> 32) as u32)
     }
@@ -432,7 +421,6 @@ impl Store {
     /// behind it goes on as the monotonic clock does, a little slower, so that intervals stay as
     /// long as they are and the clock catches up: `behind` is when it was found to be, and is kept
     /// from call to call.
-    #[must_use]
     pub fn time_after(&self, last: WallTime, behind: &mut Option<Behind>) -> WallTime {
         let now = self.clock.wall();
         if now > last {

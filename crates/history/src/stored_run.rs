@@ -76,7 +76,6 @@ impl StoredRun {
     }
 
     /// Its pages, for a reader that keeps them for a while.
-    #[must_use]
     pub fn pages<'a>(&'a self, store: &'a Store) -> Pages<'a> {
         Pages { store, io: &self.io, extents: &self.extents }
     }

@@ -52,7 +52,6 @@ pub enum By {
 
 impl By {
     /// Whether an entry lies at or before the coordinate.
-    #[must_use]
     pub fn reached(self, entry: &TimeEntry) -> bool {
         match self {
             By::Time(time) => entry.time <= time,
@@ -69,14 +68,12 @@ impl Default for TimeIndex {
 
 impl TimeIndex {
     /// An index with these runs, oldest first.
-    #[must_use]
     pub fn new(runs: Vec<Arc<TimeRun>>) -> TimeIndex {
         TimeIndex { runs: RankedRwLock::new(Rank::TimeRuns, runs) }
     }
 
     /// An index with stored runs, oldest first: id, pages and number of entries of each. Damage in
     /// one is told to those who ask for its times. No entry of them lies after `end`.
-    #[must_use]
     pub fn open(
         store: &Store,
         log: u64,
@@ -117,7 +114,6 @@ impl TimeIndex {
     }
 
     /// The runs, oldest first.
-    #[must_use]
     pub fn runs(&self) -> Vec<Arc<TimeRun>> {
         self.runs.read().clone()
     }

@@ -61,7 +61,6 @@ fn no_pending() -> Arc<RankedMutex<Pending>> {
 
 impl Timeline {
     /// A timeline with these runs, newest first, whose writes are in a log.
-    #[must_use]
     pub fn new(
         id: u64,
         (log, extent): (u64, MapExtent),
@@ -76,7 +75,6 @@ impl Timeline {
     }
 
     /// The timeline at the end of the line of parents.
-    #[must_use]
     pub fn root(self: &Arc<Timeline>) -> Arc<Timeline> {
         let mut line = self;
         while let Some(branch) = &line.parent {
@@ -86,7 +84,6 @@ impl Timeline {
     }
 
     /// The file that has what is not here.
-    #[must_use]
     pub fn outside(&self) -> Option<Arc<dyn Outside>> {
         self.outside.read().clone()
     }
@@ -108,7 +105,6 @@ impl Timeline {
     }
 
     /// Number of entries not yet in runs, and of those that are trims over whole pages.
-    #[must_use]
     pub fn pending_counts(&self) -> (usize, usize) {
         let state = self.state.read();
         let active = state.active.lock();
@@ -118,7 +114,6 @@ impl Timeline {
 
     /// Blocks with data that the entries not yet in runs leave as the newest. Blocks that are added
     /// meanwhile may not be counted.
-    #[must_use]
     pub fn pending_newest(&self) -> u64 {
         let mut newest = self.newest.lock();
         let mut left = self.pending_counts().0;
@@ -152,7 +147,6 @@ impl Timeline {
     }
 
     /// Whether there is nothing of its own in it: then a look-up may skip it.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         let state = self.state.read();
         state.runs.is_empty() && state.frozen.is_empty() && state.active.lock().is_empty()
@@ -174,13 +168,11 @@ impl Timeline {
     }
 
     /// The frozen entries, oldest first.
-    #[must_use]
     pub fn frozen(&self) -> Vec<Arc<Pending>> {
         self.state.read().frozen.clone()
     }
 
     /// A copy of everything that is not in runs, in any order.
-    #[must_use]
     pub fn pending_entries(&self) -> Vec<Entry> {
         let state = self.state.read();
         let mut all: Vec<Entry> = state.frozen.iter().flat_map(|part| part.sorted()).collect();
@@ -189,7 +181,6 @@ impl Timeline {
     }
 
     /// Runs, newest first.
-    #[must_use]
     pub fn runs(&self) -> Vec<Arc<StoredRun>> {
         self.state.read().runs.clone()
     }
@@ -313,7 +304,6 @@ impl Timeline {
 
     /// How many entries parts of this timeline have that may lie above `after`: an upper bound,
     /// cheap.
-    #[must_use]
     pub fn entries_after(&self, after: Seq) -> u64 {
         let state = self.state.read();
         let runs = state.runs.iter().filter(|r| r.summary.seq_last > after);
@@ -326,7 +316,6 @@ impl Timeline {
 
     /// Whether parts of this timeline that may lie above `after` hold trims over whole pages: such
     /// an entry changes more than a block.
-    #[must_use]
     pub fn has_nodes_after(&self, after: Seq) -> bool {
         let state = self.state.read();
         let active = state.active.lock();

@@ -6,9 +6,10 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use block::{BlockDevice, MediaDevice, Operation, Tap, TapDevice};
+use block::{BlockDevice, MediaDevice};
 use env::{Clock, FileMedia, RealClock, RealEntropy};
 use lab::experiment::{Compacted, CompactionAsked, VersionReads};
 use rustix::fs::{Advice, fadvise};
@@ -17,6 +18,7 @@ use volume::{
     Budget, Compaction, CompactionState, Machine, Pool, PoolFormat, PoolOptions, Volume, WriteOp,
 };
 
+use crate::counted::{CountedDevice, Counters};
 use crate::rig::volume_spec;
 use crate::{LoadError, Result};
 
@@ -73,7 +75,7 @@ struct Bench {
     path: PathBuf,
     pool: Arc<Pool>,
     volume: Arc<Volume>,
-    tap: Arc<Tap>,
+    counters: Arc<Counters>,
 }
 
 impl Drop for Bench {
@@ -88,15 +90,15 @@ impl Bench {
         let at = |error| LoadError::at(path, error);
         let media = FileMedia::create(path, volume_bytes * ROOM + 64 * ZONE_BYTES).map_err(at)?;
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
-        let tap = Arc::new(Tap::new(0));
-        let device = MediaDevice::new(Arc::new(media));
-        let device = TapDevice::new(device, Arc::clone(&tap), Arc::clone(&clock));
+        let counters = Arc::<Counters>::default();
+        let below = MediaDevice::new(Arc::new(media));
+        let device = CountedDevice { below, counters: Arc::clone(&counters) };
         let device: Arc<dyn BlockDevice> = Arc::new(device);
         let machine = Machine { clock, entropy: Arc::new(RealEntropy::default()) };
         Pool::create(&device, &machine, &PoolFormat { zone_bytes: ZONE_BYTES })?;
         let pool = Pool::open(device, machine, PoolOptions::default())?;
         let volume = pool.create_volume(&volume_spec("clotho", volume_bytes))?;
-        Ok(Bench { path: path.to_owned(), pool, volume, tap })
+        Ok(Bench { path: path.to_owned(), pool, volume, counters })
     }
 
     fn measure(&self, asked: CompactionAsked) -> Result<Compacted> {
@@ -175,19 +177,25 @@ impl Bench {
         Ok(sums.map(|sum| sum.told(asked)))
     }
 
+    /// Requests and bytes.
+    fn read_so_far(&self) -> (u64, u64) {
+        let Counters { reads, read_bytes, .. } = &*self.counters;
+        (reads.load(Ordering::Relaxed), read_bytes.load(Ordering::Relaxed))
+    }
+
     fn round(&self, asked: CompactionAsked, random: &mut Random, sum: &mut Sum) -> Result<()> {
         let view = self.volume.view(&Moment::Version(sum.number))?;
         let mut page = vec![0; BLOCK_BYTES as usize];
         self.empty_cache()?;
-        let before = self.tap.counters(Operation::Read);
+        let before = self.read_so_far();
         let began = Instant::now();
         for _ in 0..asked.reads {
             view.read(random.below(asked.pages) * BLOCK_BYTES, &mut page)?;
         }
         sum.times.push(began.elapsed().as_secs_f64());
-        let after = self.tap.counters(Operation::Read);
-        sum.requests += after.requests - before.requests;
-        sum.bytes += after.bytes - before.bytes;
+        let after = self.read_so_far();
+        sum.requests += after.0 - before.0;
+        sum.bytes += after.1 - before.1;
         Ok(())
     }
 }

@@ -26,6 +26,7 @@ pub mod rig;
 
 mod background;
 mod clock;
+mod counted;
 mod error;
 
 pub use error::{LoadError, Result};

@@ -4,11 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use block::stack::Stack;
-use block::{
-    Array, BlockDevice, Candidate, Identities, Materials, MediaDevice, Operation, Tap, TapDevice,
-};
+use block::{Array, BlockDevice, Candidate, Identities, Materials, MediaDevice};
 use env::{Clock, Entropy, FileMedia, NoFiles, RealEntropy};
 use lab::experiment::darc::Layout;
 use units::{Span, Timing};
@@ -20,6 +19,7 @@ use volume::{
 use crate::background::{Background, Work};
 use crate::checked::CheckedDevice;
 use crate::clock::AheadClock;
+use crate::counted::{CountedDevice, Counters};
 use crate::drive::{Part, Target};
 use crate::{LoadError, Result, machine};
 
@@ -133,7 +133,7 @@ pub struct Rig {
     volumes: Vec<Arc<Volume>>,
     array: Option<Arc<Array>>,
     pool: Option<Arc<Pool>>,
-    taps: Vec<Arc<Tap>>,
+    counters: Option<Arc<Counters>>,
     background: Option<Background>,
     served: Option<Served>,
     _files: Files,
@@ -151,20 +151,19 @@ impl Rig {
         let stack: Stack =
             stack.parse().map_err(|e| LoadError::Unexpected(format!("the stack {stack}: {e}")))?;
         let clock = Arc::new(AheadClock::default());
-        let time = Arc::<AheadClock>::clone(&clock) as Arc<dyn Clock>;
         let paths: Vec<PathBuf> = stack.members().into_iter().map(|name| dir.join(name)).collect();
         for path in &paths {
             FileMedia::create(path, *member_bytes).map_err(|e| LoadError::at(path, e))?;
         }
-        let taps: Vec<Arc<Tap>> = paths.iter().map(|_| Arc::new(Tap::new(0))).collect();
-        create_array(&stack, &paths, &*time)?;
-        let array = Array::open(candidates(&paths, Some((&taps, &time)))?, &Materials::none())?;
+        let counters = Arc::<Counters>::default();
+        create_array(&stack, &paths, &*clock)?;
+        let array = Array::open(candidates(&paths, Some(&counters))?, &Materials::none())?;
         let mut rig = Rig {
             targets: Vec::new(),
             volumes: Vec::new(),
             array: None,
             pool: None,
-            taps,
+            counters: Some(counters),
             background: None,
             served: None,
             _files: files,
@@ -194,7 +193,7 @@ impl Rig {
             volumes: Vec::new(),
             array: None,
             pool: None,
-            taps: Vec::new(),
+            counters: None,
             background: None,
             served: Some(served),
             _files: files,
@@ -276,13 +275,15 @@ impl Rig {
     /// What was counted so far.
     #[must_use]
     pub fn sample(&self) -> Sample {
-        let sum = |operation| self.taps.iter().map(|t| t.counters(operation).requests).sum();
+        let count = |of: fn(&Counters) -> &AtomicU64| {
+            self.counters.as_ref().map_or(0, |counters| of(counters).load(Ordering::Relaxed))
+        };
         let info = self.volumes.first().and_then(|v| v.schedule_info().ok().flatten());
         let (captures, pruned) = info.map_or((0, 0), |info| (info.captures, info.pruned));
         Sample {
-            reads: sum(Operation::Read),
-            writes: sum(Operation::Write),
-            flushes: sum(Operation::Flush),
+            reads: count(|c| &c.reads),
+            writes: count(|c| &c.writes),
+            flushes: count(|c| &c.flushes),
             captures,
             pruned,
             cpu_seconds: self.cpu_seconds(),
@@ -351,23 +352,21 @@ pub(crate) fn create_array(stack: &Stack, paths: &[PathBuf], clock: &dyn Clock) 
     Ok(Array::create(stack, candidates(paths, None)?, identities, &Materials::none())?)
 }
 
-/// A tap for each file, and the clock that they look at.
-type Tapped<'a> = (&'a [Arc<Tap>], &'a Arc<dyn Clock>);
-
-/// The files as they may be put together, each with a tap.
-pub(crate) fn candidates(paths: &[PathBuf], taps: Option<Tapped<'_>>) -> Result<Vec<Candidate>> {
-    let one = |(n, path): (usize, &PathBuf)| {
+/// The files as they may be put together, counted if that is asked.
+pub(crate) fn candidates(
+    paths: &[PathBuf],
+    counters: Option<&Arc<Counters>>,
+) -> Result<Vec<Candidate>> {
+    let one = |path: &PathBuf| {
         let media = FileMedia::open(path).map_err(|e| LoadError::at(path, e))?;
-        let device = MediaDevice::new(Arc::new(media));
-        let device: Arc<dyn BlockDevice> = match taps {
-            Some((taps, clock)) => {
-                Arc::new(TapDevice::new(device, Arc::clone(&taps[n]), Arc::clone(clock)))
-            }
-            None => Arc::new(device),
+        let below = MediaDevice::new(Arc::new(media));
+        let device: Arc<dyn BlockDevice> = match counters.cloned() {
+            Some(counters) => Arc::new(CountedDevice { below, counters }),
+            None => Arc::new(below),
         };
         Ok(Candidate { path: shown(path), device: Some(device) })
     };
-    paths.iter().enumerate().map(one).collect()
+    paths.iter().map(one).collect()
 }
 
 fn shown(path: &Path) -> String {

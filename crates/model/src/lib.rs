@@ -25,6 +25,8 @@ mod places;
 mod profile;
 mod survival;
 
+pub mod request;
+
 use units::{Granularity, Span};
 
 pub use advice::{Advice, Constraints, Plan, advise, rounded};
@@ -32,9 +34,9 @@ pub use cost::{Architecture, DeviceIos, Shares};
 pub use engine::{EngineIos, EngineSettings, cache_bytes_max};
 pub use error::{Error, ErrorKind, Result};
 pub use forecast::{ArchitectureIos, Crossovers, Forecast, Model, Space};
-pub use format::trace::{Request, RequestKind};
 pub use meter::{ENTRIES_MAX_DEFAULT, Meter, MeterSettings, MixedState, mix};
 pub use profile::{Estimate, Profile};
+pub use request::{Request, RequestKind};
 pub use survival::LastWrites;
 
 /// Of the cache's pages, how many may be dirty, unless told otherwise: 3 %, as in the paper.

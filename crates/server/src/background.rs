@@ -5,34 +5,23 @@
 //! metrics, `GET /healthz` and `pool status` say at once; reads go on for a moment, until the
 //! process ends as after any panic (`serve`), and a restart recovers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use volume::{Budget, Pool};
+use volume::{Pool, ScrubState, Volume};
 
 use crate::StartError;
 use crate::fill::FillWatch;
 use crate::member_watch::MemberWatch;
-use crate::pace::{Pace, Seen};
 
-/// How long an idle thread sleeps.
+/// How often it looks what is to be told, and how long it sleeps once the pool is broken.
 const IDLE: Duration = Duration::from_millis(50);
-/// Bytes of each copy that a scrub reads at a time while nobody else wants the devices.
-const SCRUB_ALONE_BYTES: u64 = 8 << 20;
-/// The same beside other requests: who comes waits no longer than it takes.
-const SCRUB_BESIDE_BYTES: u64 = 1 << 20;
-/// How often the time of such a step is waited before the next: it takes one twentieth.
-const SCRUB_REST: u32 = 19;
-/// So long after the last request of a client a scrub has the devices for itself.
-const SCRUB_QUIET: Duration = Duration::from_millis(250);
 /// By so much the last write of a volume is ahead of the clock when the log says so.
 const TOLD_AHEAD_NS: u64 = 60_000_000_000;
-/// How long it sleeps after a failure, so that a broken device does not fill the log.
-const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
 /// The running thread; stopped by [`Background::stop`].
 pub(crate) struct Background {
@@ -66,207 +55,99 @@ impl Background {
     }
 }
 
-/// Writes to the log when a change of architecture has come to its end.
-#[derive(Default)]
-struct ConversionWatch {
-    under_way: BTreeSet<String>,
+/// The things that were seen last, by name.
+struct Seen<K, V>(BTreeMap<K, V>);
+
+impl<K, V> Default for Seen<K, V> {
+    fn default() -> Seen<K, V> {
+        Seen(BTreeMap::new())
+    }
 }
 
-impl ConversionWatch {
-    fn look(&mut self, pool: &Pool) {
-        let volumes = pool.volumes();
-        let open = volumes.iter().filter(|volume| volume.is_converting());
-        let now: BTreeSet<String> = open.map(|volume| volume.name().to_owned()).collect();
-        for volume in volumes.iter().filter(|volume| !now.contains(volume.name())) {
-            if self.under_way.contains(volume.name()) {
-                let architecture = volume.architecture().name();
-                tracing::info!(volume = volume.name(), architecture, "a conversion has ended");
+impl<K: Ord, V: PartialEq> Seen<K, V> {
+    /// Tells what differs from what was seen last: what it was, and what it is.
+    fn look(
+        &mut self,
+        now: impl Iterator<Item = (K, V)>,
+        mut told: impl FnMut(&K, Option<&V>, Option<&V>),
+    ) {
+        let now: BTreeMap<K, V> = now.collect();
+        for (name, value) in &now {
+            let before = self.0.get(name).filter(|before| *before != value);
+            if before.is_some() || !self.0.contains_key(name) {
+                told(name, before, Some(value));
             }
         }
-        self.under_way = now;
+        for (name, before) in self.0.iter().filter(|(name, _)| !now.contains_key(name)) {
+            told(name, Some(before), None);
+        }
+        self.0 = now;
     }
 }
 
-/// Says when a scrub goes on: at once while nobody else wants the devices, and beside others for
-/// one twentieth of the time; and no sooner than its limit in bytes a second lets it.
-struct ScrubPace {
-    /// Requests of clients when they were counted last, and when there were new ones.
-    requests: u64,
-    seen: Instant,
-    /// Beside others, not before this.
-    next: Instant,
-    was_running: bool,
+/// Writes to the log that a scrub has begun, and what came of it.
+#[derive(Default)]
+struct ScrubWatch {
+    /// When the last one that was told of began, and whether its end was told.
+    told: Option<(Option<units::WallTime>, bool)>,
 }
 
-impl ScrubPace {
-    fn new() -> ScrubPace {
-        let now = Instant::now();
-        ScrubPace { requests: 0, seen: now, next: now, was_running: false }
-    }
-
-    /// Does some of a scrub if it may, and says when it wants to go on. It is `now`.
-    fn turn(&mut self, pool: &Pool, is_busy: bool, now: Instant) -> volume::Result<Duration> {
-        // Counted without a scrub, too: requests of long ago are not news when one begins.
-        let requests = pool.requests();
-        if requests != self.requests {
-            (self.requests, self.seen) = (requests, now);
+impl ScrubWatch {
+    fn look(&mut self, pool: &Pool) {
+        let info = pool.scrubs().info();
+        let is_over = info.as_ref().is_none_or(|info| info.state != ScrubState::Running);
+        let now = (info.as_ref().map(|info| info.started), is_over);
+        // One that was over before this process began is no news.
+        let before = self.told.replace(now).unwrap_or((now.0.filter(|_| is_over), is_over));
+        let Some(info) = info.filter(|_| before != now) else { return };
+        if before.0 != now.0 {
+            tracing::info!("a scrub is running");
         }
-        if !pool.wants_scrub() {
-            self.tell(pool, false);
-            return Ok(IDLE);
-        }
-        let is_beside = is_busy || now.duration_since(self.seen) < SCRUB_QUIET;
-        if is_beside && now < self.next {
-            return Ok(self.next - now);
-        }
-        let wait_ns = pool.scrub_wait_ns();
-        if wait_ns > 0 {
-            return Ok(Duration::from_nanos(wait_ns));
-        }
-        let bytes = if is_beside { SCRUB_BESIDE_BYTES } else { SCRUB_ALONE_BYTES };
-        let read = pool.step_scrub(Budget { bytes })?;
-        self.tell(pool, true);
-        let rest = now.elapsed() * SCRUB_REST;
-        self.next = Instant::now() + rest;
-        // Somebody else is at work in the background.
-        let rest = if read.is_none() { rest.max(Duration::from_millis(1)) } else { rest };
-        Ok(if is_beside || read.is_none() { rest } else { Duration::ZERO })
-    }
-
-    /// Writes to the log what came of one.
-    fn tell(&mut self, pool: &Pool, is_running: bool) {
-        if self.was_running == is_running {
+        if !is_over {
             return;
         }
-        self.was_running = is_running;
-        let Some(info) = pool.scrub_info() else { return };
         let volume::ScrubInfo { read_bytes, wrong, healed, repaired, elsewhere, lost, .. } = info;
-        match (is_running, lost) {
-            (true, _) => tracing::info!("a scrub is running"),
-            (false, 0) => {
-                tracing::info!(
-                    read_bytes,
-                    wrong,
-                    healed,
-                    repaired,
-                    elsewhere,
-                    "the scrub has ended"
-                );
-            }
-            (false, _) => {
-                let losses = info.losses.join("; ");
-                let text = "the scrub found losses";
-                tracing::error!(
-                    read_bytes, wrong, healed, repaired, elsewhere, lost, losses, "{text}"
-                );
-            }
+        if lost == 0 {
+            let text = "the scrub has ended";
+            tracing::info!(read_bytes, wrong, healed, repaired, elsewhere, "{text}");
+        } else {
+            let (losses, text) = (info.losses.join("; "), "the scrub found losses");
+            tracing::error!(read_bytes, wrong, healed, repaired, elsewhere, lost, losses, "{text}");
         }
     }
 }
 
-/// Writes to the log when a schedule begins to fail, and when it has recovered.
-#[derive(Default)]
-struct ScheduleWatch {
-    /// By what they are of, `volume` or `group`, and its name.
-    failing: BTreeMap<(&'static str, String), String>,
-}
-
-impl ScheduleWatch {
-    fn look(&mut self, pool: &Pool) {
-        let mut failing = BTreeMap::new();
-        for volume in pool.volumes() {
-            let info = volume.schedule_info().ok().flatten();
-            if let Some(error) = info.and_then(|info| info.error) {
-                failing.insert(("volume", volume.name().to_owned()), error);
-            }
-        }
-        for (group, info) in pool.group_schedules() {
-            failing.extend(info.error.map(|error| (("group", group), error)));
-        }
-        for ((kind, name), error) in &failing {
-            if self.failing.get(&(*kind, name.clone())) != Some(error) {
-                tracing::error!(kind, name, %error, "a schedule failed; it is tried again");
-            }
-        }
-        for (kind, name) in self.failing.keys().filter(|of| !failing.contains_key(*of)) {
-            tracing::info!(kind, name, "a schedule does not fail any more");
-        }
-        self.failing = failing;
-    }
-}
-
-/// Writes to the log when a file that is being imported is in trouble, and when all of it was
-/// copied.
-#[derive(Default)]
-struct ImportWatch {
-    under_way: BTreeMap<String, Option<String>>,
-}
-
-impl ImportWatch {
-    fn look(&mut self, pool: &Pool) {
-        let volumes = pool.volumes();
-        let mut now = BTreeMap::new();
-        for volume in &volumes {
-            let name = volume.name();
-            let Some(import) = volume.import_info() else {
-                if self.under_way.contains_key(name) {
-                    tracing::info!(volume = name, "an import has ended: all of it was copied");
-                }
-                continue;
-            };
-            let before = self.under_way.get(name);
-            if let Some(trouble) = import.trouble.as_ref()
-                && before.is_none_or(|before| before.as_ref() != Some(trouble))
-            {
-                tracing::warn!(volume = name, file = import.file, trouble, "an import rests");
-            }
-            if import.trouble.is_none() && before.is_some_and(Option::is_some) {
-                tracing::info!(volume = name, file = import.file, "an import goes on");
-            }
-            now.insert(name.to_owned(), import.trouble);
-        }
-        self.under_way = now;
-    }
-}
-
-/// Writes to the log when times of a volume are ahead of the clock, and when they no longer are.
-#[derive(Default)]
-struct TimeWatch {
-    ahead: BTreeSet<String>,
-}
-
-impl TimeWatch {
-    fn look(&mut self, pool: &Pool) {
-        let volumes = pool.volumes();
-        let is_ahead = |v: &&Arc<volume::Volume>| v.time_ahead_ns() >= TOLD_AHEAD_NS;
-        let now: BTreeSet<String> =
-            volumes.iter().filter(is_ahead).map(|volume| volume.name().to_owned()).collect();
-        for volume in volumes.iter().filter(|v| now.contains(v.name())) {
-            if !self.ahead.contains(volume.name()) {
-                let seconds = volume.time_ahead_ns() / 1_000_000_000;
-                let text = "the last write is ahead of the clock: one of the two is wrong";
-                tracing::warn!(volume = volume.name(), seconds, "{text}");
-            }
-        }
-        for name in self.ahead.difference(&now) {
-            tracing::info!(volume = name, "the clock has caught up with the last write");
-        }
-        self.ahead = now;
-    }
-}
-
-/// The things that the thread looks at between steps.
+/// The things that the thread looks at between turns, and writes to the log.
 struct Watches {
     looked: Option<Instant>,
     fill: FillWatch,
-    conversions: ConversionWatch,
-    schedules: ScheduleWatch,
-    imports: ImportWatch,
-    times: TimeWatch,
     members: MemberWatch,
+    scrubs: ScrubWatch,
+    conversions: Seen<String, ()>,
+    failures: Seen<&'static str, String>,
+    /// By what they are of, `volume` or `group`, and its name.
+    failing_schedules: Seen<(&'static str, String), String>,
+    /// The file, and its trouble if there is any.
+    imports: Seen<String, (String, Option<String>)>,
+    /// Volumes of which times are ahead of the clock.
+    ahead: Seen<String, ()>,
 }
 
 impl Watches {
+    fn new(fill: FillWatch, members: MemberWatch) -> Watches {
+        Watches {
+            looked: None,
+            fill,
+            members,
+            scrubs: ScrubWatch::default(),
+            conversions: Seen::default(),
+            failures: Seen::default(),
+            failing_schedules: Seen::default(),
+            imports: Seen::default(),
+            ahead: Seen::default(),
+        }
+    }
+
     fn look(&mut self, pool: &Pool) {
         if self.looked.is_some_and(|looked| looked.elapsed() < IDLE) {
             return;
@@ -274,87 +155,93 @@ impl Watches {
         self.looked = Some(Instant::now());
         self.fill.look();
         self.members.look(pool);
-        self.conversions.look(pool);
-        self.schedules.look(pool);
-        self.imports.look(pool);
-        self.times.look(pool);
+        self.scrubs.look(pool);
+        let failures = pool.failures().into_iter().map(|(job, _, why)| (job, why));
+        self.failures.look(failures, |job, _, error| match error {
+            Some(error) => tracing::error!(job, error, "background work failed; it is tried again"),
+            None => tracing::info!(job, "background work does not fail any more"),
+        });
+        self.look_at_schedules(pool);
+        self.look_at_volumes(pool);
+    }
+
+    fn look_at_schedules(&mut self, pool: &Pool) {
+        let volumes = pool.volumes();
+        let of_volumes = volumes.iter().filter_map(|volume| {
+            let error = volume.schedule_info().ok()??.error?;
+            Some((("volume", volume.name().to_owned()), error))
+        });
+        let groups = pool.group_schedules().into_iter();
+        let of_groups = groups.filter_map(|(group, info)| Some((("group", group), info.error?)));
+        self.failing_schedules.look(of_volumes.chain(of_groups), |(kind, name), _, error| {
+            match error {
+                Some(error) => {
+                    tracing::error!(kind, name, error, "a schedule failed; it is tried again");
+                }
+                None => tracing::info!(kind, name, "a schedule does not fail any more"),
+            }
+        });
+    }
+
+    fn look_at_volumes(&mut self, pool: &Pool) {
+        let volumes = pool.volumes();
+        let named = |volume: &Arc<Volume>| (volume.name().to_owned(), ());
+        let converting = volumes.iter().filter(|volume| volume.is_converting()).map(named);
+        self.conversions.look(converting, |volume, _, now| {
+            if let (None, Ok(converted)) = (now, pool.volume(volume)) {
+                let architecture = converted.architecture().name();
+                tracing::info!(volume, architecture, "a conversion has ended");
+            }
+        });
+        let imports = volumes.iter().filter_map(|volume| {
+            let import = volume.import_info()?;
+            Some((volume.name().to_owned(), (import.file, import.trouble)))
+        });
+        self.imports.look(imports, |volume, before, now| match (before, now) {
+            (_, Some((file, Some(trouble)))) => {
+                tracing::warn!(volume, file, trouble, "an import rests");
+            }
+            (Some((_, Some(_))), Some((file, None))) => {
+                tracing::info!(volume, file, "an import goes on");
+            }
+            (_, None) if pool.volume(volume).is_ok() => {
+                tracing::info!(volume, "an import has ended: all of it was copied");
+            }
+            _ => {}
+        });
+        let ahead = volumes.iter().filter(|v| v.time_ahead_ns() >= TOLD_AHEAD_NS).map(named);
+        self.ahead.look(ahead, |name, _, now| match (now, pool.volume(name)) {
+            (None, _) => {
+                tracing::info!(volume = name, "the clock has caught up with the last write");
+            }
+            (_, volume) => {
+                let seconds = volume.map_or(0, |volume| volume.time_ahead_ns() / 1_000_000_000);
+                let text = "the last write is ahead of the clock: one of the two is wrong";
+                tracing::warn!(volume = name, seconds, "{text}");
+            }
+        });
     }
 }
 
 fn run(pool: &Pool, fill: FillWatch, members: MemberWatch, stop: &(Mutex<bool>, Condvar)) {
-    let mut failed = false;
-    let mut scrubs = ScrubPace::new();
-    let mut watches = Watches {
-        looked: None,
-        fill,
-        conversions: ConversionWatch::default(),
-        schedules: ScheduleWatch::default(),
-        imports: ImportWatch::default(),
-        times: TimeWatch::default(),
-        members,
-    };
-    let mut pace = Pace::default();
+    let mut watches = Watches::new(fill, members);
     loop {
-        let nap = pace.nap();
-        let sleep = match nap.is_zero() {
-            true => take_turn(pool, &mut watches, (&mut pace, &mut scrubs), &mut failed),
-            false => nap,
-        };
-        let mut stopping = stop.0.lock();
-        if !*stopping && !sleep.is_zero() {
-            stop.1.wait_for(&mut stopping, sleep);
-        }
-        if *stopping {
-            return;
-        }
-        drop(stopping);
-        if !nap.is_zero() {
-            pool.run_due();
-            pace.look(seen(pool));
-        }
-    }
-}
-
-fn seen(pool: &Pool) -> Seen {
-    Seen { now: Instant::now(), leisure: pool.leisure(), writes: pool.writes() }
-}
-
-/// One step; says how long to sleep after it.
-fn take_turn(
-    pool: &Pool,
-    watches: &mut Watches,
-    (pace, scrubs): (&mut Pace, &mut ScrubPace),
-    failed: &mut bool,
-) -> Duration {
-    let turn = catch_unwind(AssertUnwindSafe(|| {
-        watches.look(pool);
-        let begun = Instant::now();
-        let more = pool.step(pace.budget());
-        let took = begun.elapsed();
-        (more.and_then(|more| Ok((more, scrubs.turn(pool, more, Instant::now())?))), took)
-    }));
-    match turn {
-        Ok((Ok((more, rest)), took)) => {
-            *failed = false;
-            match more {
-                true => pace.note_step(took, seen(pool)),
-                false => pace.look(seen(pool)),
-            }
-            if more { Duration::ZERO } else { rest.min(IDLE) }
-        }
-        Ok((Err(error), _)) => {
-            // Once per spell of failures: the state is in the metrics and in GET /pool.
-            if !*failed {
-                tracing::error!(%error, "background work failed");
-            }
-            *failed = true;
-            AFTER_FAILURE
-        }
-        Err(panic) => {
+        let turn = catch_unwind(AssertUnwindSafe(|| {
+            watches.look(pool);
+            pool.turn()
+        }));
+        let rest = turn.unwrap_or_else(|panic| {
             pool.refuse_writes();
             let why = words(&*panic);
             tracing::error!(why, "background work panicked; the pool refuses writes");
-            AFTER_FAILURE
+            IDLE
+        });
+        let mut stopping = stop.0.lock();
+        if !*stopping && !rest.is_zero() {
+            stop.1.wait_for(&mut stopping, rest);
+        }
+        if *stopping {
+            return;
         }
     }
 }
@@ -374,9 +261,9 @@ mod tests {
 
     use block::{BlockDevice, MemoryDevice};
     use env::{RealClock, RealEntropy};
-    use volume::{Machine, Pool, PoolFormat, PoolOptions, Rates, Volume, VolumeSpec, WriteOp};
+    use volume::{Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp};
 
-    use super::{Background, IDLE, MemberWatch, SCRUB_QUIET, SCRUB_REST, ScrubPace};
+    use super::{Background, MemberWatch};
     use crate::fill::{FillGauge, FillWatch};
 
     /// A device under which something of ours is broken.
@@ -410,98 +297,6 @@ mod tests {
 
     fn spec() -> VolumeSpec {
         VolumeSpec { window_ns: 1 << 60, ..VolumeSpec::new("v", 8 << 20) }
-    }
-
-    /// A pool in memory, and a volume in it.
-    fn opened() -> (Arc<Pool>, Arc<Volume>) {
-        let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(128 << 20));
-        let machine = Machine {
-            clock: Arc::new(RealClock::new()),
-            entropy: Arc::new(RealEntropy::default()),
-        };
-        Pool::create(&device, &machine, &PoolFormat { zone_bytes: 1 << 20 }).expect("made");
-        let pool = Pool::open(device, machine, PoolOptions { memory_bytes: 0 }).expect("opened");
-        let volume = pool.create_volume(&spec()).expect("made");
-        (pool, volume)
-    }
-
-    #[test]
-    fn a_scrub_rests_beside_clients_and_goes_on_at_once_without_them() {
-        let (pool, volume) = opened();
-        let write = |n: u64| {
-            let op = WriteOp::Data { offset: (n % 8) << 20, bytes: &[7; 1 << 20] };
-            volume.write_batch(&[op]).map(drop).expect("written");
-        };
-        (0..40).for_each(write);
-        let mut pace = ScrubPace::new();
-        // It is always the same time, however long this thread is kept waiting between two turns.
-        let now = Instant::now();
-        let turn = |pace: &mut ScrubPace, is_busy| pace.turn(&pool, is_busy, now).expect("a turn");
-        assert_eq!(turn(&mut pace, false), IDLE, "nothing is to be done");
-        pool.start_scrub().expect("started");
-        let read = || pool.scrub_info().expect("one runs").read_bytes;
-        write(40);
-        let rest = turn(&mut pace, false);
-        let (once, took) = (read(), now.elapsed());
-        assert!((1 << 20..3 << 20).contains(&once), "{once} bytes beside a client");
-        // No memory has a mebibyte read and its checksums computed in less.
-        let least = Duration::from_micros(20);
-        assert!((least..=took).contains(&(rest / SCRUB_REST)), "{rest:?} after {took:?}");
-        assert!(turn(&mut pace, false) >= rest);
-        assert_eq!(read(), once, "it rests");
-        // Nobody asked for anything for a while.
-        pace.seen -= SCRUB_QUIET;
-        assert_eq!(turn(&mut pace, false), Duration::ZERO);
-        let alone = read() - once;
-        assert!(alone > 6 << 20, "{alone} bytes alone");
-        let rest = turn(&mut pace, true);
-        assert!(rest > Duration::ZERO && read() == once + alone, "others work in the background");
-    }
-
-    #[test]
-    fn a_scrub_that_begins_when_clients_have_long_been_quiet_does_not_wait_for_them() {
-        let (pool, volume) = opened();
-        for n in 0..20 {
-            let op = WriteOp::Data { offset: (n % 8) << 20, bytes: &[7; 1 << 20] };
-            volume.write_batch(&[op]).map(drop).expect("written");
-        }
-        let mut pace = ScrubPace::new();
-        assert_eq!(
-            pace.turn(&pool, false, Instant::now()).expect("a turn"),
-            IDLE,
-            "nothing is to be done"
-        );
-        pace.seen -= SCRUB_QUIET;
-        pool.start_scrub().expect("started");
-        assert_eq!(pace.turn(&pool, false, Instant::now()).expect("a turn"), Duration::ZERO);
-        let read = pool.scrub_info().expect("one runs").read_bytes;
-        assert!(read > 6 << 20, "{read} bytes at once");
-    }
-
-    #[test]
-    fn a_scrub_that_is_alone_waits_for_its_limit() {
-        let (pool, volume) = opened();
-        for n in 0..20 {
-            let op = WriteOp::Data { offset: (n % 8) << 20, bytes: &[7; 1 << 20] };
-            volume.write_batch(&[op]).map(drop).expect("written");
-        }
-        // So slow that a step is paid for long after this test.
-        let scrub = std::num::NonZeroU64::new(64 << 10);
-        pool.set_rates(Rates { scrub, ..Rates::default() });
-        pool.start_scrub().expect("started");
-        let mut pace = ScrubPace::new();
-        pace.seen -= SCRUB_QUIET;
-        let read = || pool.scrub_info().expect("one runs").read_bytes;
-        pace.turn(&pool, false, Instant::now()).expect("a turn");
-        pace.seen -= SCRUB_QUIET;
-        let once = read();
-        assert!((64 << 10..3 << 20).contains(&once), "{once} bytes in a step");
-        let rest = pace.turn(&pool, false, Instant::now()).expect("a turn");
-        assert!(rest > Duration::from_millis(500), "{rest:?}");
-        assert_eq!(read(), once, "it waits");
-        pool.set_rates(Rates::default());
-        assert_eq!(pace.turn(&pool, false, Instant::now()).expect("a turn"), Duration::ZERO);
-        assert!(read() > once + (6 << 20), "there is no limit any more");
     }
 
     #[test]

@@ -25,7 +25,6 @@ mod metrics;
 pub mod nbd;
 mod no_space;
 mod opening_log;
-mod pace;
 mod pool_files;
 mod process_metrics;
 mod reload;

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use env::{Rank, RankedMutex};
-use format::trace::Request;
 use model::{Meter, MeterSettings, Profile};
+use trace::Request;
 
 use crate::attach::VolumeId;
 
@@ -94,7 +94,7 @@ impl VolumeMeter {
 
 #[cfg(test)]
 mod tests {
-    use format::trace::{Request, RequestKind};
+    use trace::{Request, RequestKind};
 
     use super::{ENTRIES_MAX, METERS_MAX, Meters};
 

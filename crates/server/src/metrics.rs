@@ -566,7 +566,7 @@ impl Engine {
             ConstCounter::new(count).encode(family.encode_family(&[("outcome", how)])?)?;
         }
         encode_rates(self.pool.rates(), encoder)?;
-        encode_scrub(self.pool.scrub_info(), encoder)?;
+        encode_scrub(self.pool.scrubs().info(), encoder)?;
         encode_opening(self.pool.settled(), encoder)?;
         let spares = self.pool.spares().iter().filter(|spare| spare.is_there).count();
         let (name, help) = ("hindsight_pool_spares", "Spares that are there");

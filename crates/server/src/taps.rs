@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use env::{Rank, RankedMutex, RankedRwLock};
-use format::trace::{Request, RequestKind};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use trace::{Request, RequestKind};
 use wire::nbd::{Command, CommandFlags};
 
 use crate::attach::VolumeId;
@@ -231,7 +231,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use format::trace::{Request, RequestKind};
+    use trace::{Request, RequestKind};
     use wire::nbd::{Command, CommandFlags};
 
     use super::{Noted, RECORDINGS_MAX, REQUESTS_MAX, Taps, as_in_traces};

@@ -7,12 +7,14 @@
 //!
 //! The index of what is here:
 //! - `Request`, `RequestKind`; `Source` (`next`, `devices`, `start`), `Devices`.
+//! - `native`: the bytes of our own format (`docs/format/trace.md`).
 //! - `read`: `Reader::open(inputs, options)`, `Format`, `ReadReport`; `write`: `write_all`.
 //! - `change`: `CutSource`, `ScaledSource`; `summary`: `summarise`.
 //! - `generate`: `Generator::new(workload, extent)`.
 
 pub mod change;
 pub mod generate;
+pub mod native;
 pub mod read;
 pub mod source;
 pub mod summary;
@@ -21,5 +23,6 @@ pub mod write;
 mod error;
 
 pub use error::{Error, ErrorKind, Result};
-pub use format::trace::{NAME_BYTES_MAX, Request, RequestKind};
+pub use model::{Request, RequestKind};
+pub use native::NAME_BYTES_MAX;
 pub use source::{Devices, Source};

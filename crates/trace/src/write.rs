@@ -4,7 +4,7 @@
 
 use std::io::Write;
 
-use format::trace::{FrameEncoder, TRACE_HEADER_BYTES, TraceHeader};
+use crate::native::{FrameEncoder, TRACE_HEADER_BYTES, TraceHeader};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::{Devices, Request, RequestKind, Source};

@@ -28,7 +28,6 @@ pub enum Period {
 
 impl Period {
     /// The number of the period that holds `time`: the same for all times in it, higher later.
-    #[must_use]
     pub fn number_of(self, time: WallTime) -> u64 {
         let nanos = time.as_nanos();
         match self {

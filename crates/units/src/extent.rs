@@ -35,21 +35,18 @@ impl MapExtent {
     ];
 
     /// Its bytes.
-    #[must_use]
     pub const fn bytes(self) -> u64 {
         self.0 as u64
     }
 
     /// Its blocks: 1 to 16.
     #[inline]
-    #[must_use]
     pub const fn blocks(self) -> usize {
         (self.0 / BLOCK_BYTES as u32) as usize
     }
 
     /// Whether it is one block.
     #[inline]
-    #[must_use]
     pub fn is_block(&self) -> bool {
         *self == MapExtent::BLOCK
     }

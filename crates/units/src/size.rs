@@ -34,7 +34,6 @@ const UNITS_HINT: &str = "use bytes or a unit of KiB, MiB, GiB, TiB, PiB, EiB, a
 
 impl Size {
     /// Bytes.
-    #[must_use]
     pub const fn bytes(self) -> u64 {
         self.0
     }

@@ -42,13 +42,11 @@ impl Span {
     pub const ZERO: Span = Span(0);
 
     /// From whole seconds; `None` beyond 584 years.
-    #[must_use]
     pub fn from_seconds(seconds: u64) -> Option<Span> {
         seconds.checked_mul(SECOND).map(Span)
     }
 
     /// Nanoseconds.
-    #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }

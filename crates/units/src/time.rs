@@ -31,13 +31,11 @@ impl WallTime {
     pub const MAX: WallTime = WallTime(u64::MAX);
 
     /// From nanoseconds since 1970.
-    #[must_use]
     pub const fn from_nanos(nanos: u64) -> WallTime {
         WallTime(nanos)
     }
 
     /// Nanoseconds since 1970.
-    #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }

@@ -5,82 +5,58 @@
 //! 1. One commit is one atomic, durable step from one consistent catalogue to the next.
 //! 2. A commit also makes durable everything written to the device before it (the library flushes
 //!    the same device), so what a record points to is never younger than the record.
-//! 3. A record that cannot be read stops us: it never means "none".
+//! 3. A record or a table that cannot be read stops us: it never means "none". Only where nothing
+//!    depends on a record whoever asks may go on without it.
 
+pub mod tables;
 pub mod transaction;
 
 mod backend;
-mod compactions;
 mod copies;
-mod figures;
 mod first_page;
-mod groups;
 mod guard;
-mod open_files;
 #[cfg(test)]
 mod page_tests;
 mod records;
-mod samples;
-mod schedules;
-mod scrubs;
 mod sums;
 
-use std::ops::{Deref, DerefMut};
+use std::borrow::Borrow;
+use std::ops::{Deref, DerefMut, RangeBounds};
 use std::sync::Arc;
 
+use format::superblock::FEATURE_TABLES;
 use history::Store;
 use redb::{
-    Builder, Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, Value,
-    WriteTransaction,
+    Builder, Database, Durability, Key, ReadOnlyTable, ReadTransaction, ReadableDatabase,
+    TableError, Value, WriteTransaction,
 };
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use backend::CACHE_BYTES;
 pub use backend::{CatalogueMedia, write_superblock};
-#[cfg(test)]
-use compactions::COMPACTIONS;
 pub use copies::Told;
-#[cfg(test)]
-use figures::FIGURES;
-#[cfg(test)]
-use groups::{GROUP_VERSIONS, GROUPS};
 use guard::guarded;
 pub use guard::panic_becomes_error;
-#[cfg(test)]
-use open_files::OPEN_FILES;
 pub use records::{
     CompactionRecord, ConversionRecord, EventRecord, GraceRecord, GroupRecord, GroupVersionRecord,
-    MarkRecord, RunRecord, ScheduleRecord, ScheduledRecord, ScrubPhase, ScrubRecord,
+    MarkRecord, RunRecord, Sample, ScheduleRecord, ScheduledRecord, ScrubPhase, ScrubRecord,
     ScrubScheduleRecord, SegmentRecord, SourceRecord, TimelineRecord, TrashRecord, VersionRecord,
     VolumeRecord,
 };
-#[cfg(test)]
-use samples::SAMPLES;
-#[cfg(test)]
-use schedules::{GROUP_SCHEDULES, SCHEDULES};
-#[cfg(test)]
-use scrubs::SCRUBS;
+use tables::{Form, Table};
 
-use crate::types::AuditRecord;
 use crate::{Error, ErrorKind, Result};
 
-const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
-const VOLUMES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("volumes");
-const TIMELINES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("timelines");
-const SEGMENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("segments");
-const SPARES: TableDefinition<'_, u64, u32> = TableDefinition::new("spares");
-const MAP_RUNS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("map-runs");
-const TIME_RUNS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("time-runs");
-const VERSIONS: TableDefinition<'_, (u64, u64), &[u8]> = TableDefinition::new("versions");
-const MARKS: TableDefinition<'_, (u64, &str), &[u8]> = TableDefinition::new("marks");
-const CURRENT: TableDefinition<'_, (u64, u64), u32> = TableDefinition::new("current");
-const BASES: TableDefinition<'_, (u64, u64), u64> = TableDefinition::new("bases");
-const AUDIT: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("audit");
+/// The least and the greatest key of what belongs to a volume or a group.
+#[must_use]
+pub fn all_of(id: u64) -> std::ops::RangeInclusive<(u64, u64)> {
+    (id, 0)..=(id, u64::MAX)
+}
 
 /// The open catalogue.
 pub struct Catalogue {
     database: Held,
+    /// All tables are there: one that is not is damage.
+    has_all_tables: bool,
 }
 
 /// The library's database. When let go it writes once more, and asserts where it finds pages that
@@ -174,23 +150,11 @@ impl Drop for FailsByPanic {
 fn failed(source: impl Into<redb::Error>) -> Error {
     let source = source.into();
     let kind = match &source {
-        redb::Error::Corrupted(_) => ErrorKind::Corrupt,
+        redb::Error::Corrupted(_) | redb::Error::TableDoesNotExist(_) => ErrorKind::Corrupt,
         redb::Error::Io(e) if e.kind() == std::io::ErrorKind::InvalidData => ErrorKind::Corrupt,
         _ => ErrorKind::Refused,
     };
     Error::new(kind, format!("the catalogue cannot be used: {source}")).with_source(source)
-}
-
-fn unreadable(table: &str, key: impl std::fmt::Debug) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("catalogue: record {key:?} of {table} is unreadable"))
-}
-
-fn decode<T: DeserializeOwned>(table: &str, key: impl std::fmt::Debug, bytes: &[u8]) -> Result<T> {
-    serde_json::from_slice(bytes).map_err(|e| unreadable(table, key).with_source(e))
-}
-
-fn encode(record: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(record).expect("records are plain data")
 }
 
 impl Catalogue {
@@ -201,17 +165,7 @@ impl Catalogue {
     pub fn create(media: CatalogueMedia) -> Result<Catalogue> {
         let catalogue = Catalogue::open_with(media)?;
         let commit = catalogue.begin()?;
-        let t = &commit.transaction;
-        t.open_table(NUMBERS).map_err(failed)?;
-        t.open_table(VOLUMES).map_err(failed)?;
-        t.open_table(TIMELINES).map_err(failed)?;
-        t.open_table(SEGMENTS).map_err(failed)?;
-        t.open_table(SPARES).map_err(failed)?;
-        t.open_table(MAP_RUNS).map_err(failed)?;
-        t.open_table(TIME_RUNS).map_err(failed)?;
-        t.open_table(VERSIONS).map_err(failed)?;
-        t.open_table(MARKS).map_err(failed)?;
-        t.open_table(AUDIT).map_err(failed)?;
+        tables::make_all(&commit.transaction).map_err(failed)?;
         commit.commit()?;
         Ok(catalogue)
     }
@@ -231,6 +185,10 @@ impl Catalogue {
             // Every page's checksum, once, so that damage is found now and not as a wrong answer
             // later. (False means "was repaired", which is the ordinary case after a crash.)
             catalogue.database.check_integrity().map_err(failed)?;
+            if catalogue.has_all_tables {
+                let transaction = catalogue.database.begin_read().map_err(failed)?;
+                tables::open_all(&transaction).map_err(failed)?;
+            }
             Ok(catalogue)
         });
         opened.unwrap_or_else(|| {
@@ -241,8 +199,9 @@ impl Catalogue {
     fn open_with(media: CatalogueMedia) -> Result<Catalogue> {
         let mut builder = Builder::new();
         builder.set_cache_size(CACHE_BYTES);
+        let has_all_tables = media.superblock().features_incompatible & FEATURE_TABLES != 0;
         let database = builder.create_with_backend(media).map_err(failed)?;
-        Ok(Catalogue { database: Held(Some(database)) })
+        Ok(Catalogue { database: Held(Some(database)), has_all_tables })
     }
 
     /// Begins a commit; there is one at a time.
@@ -256,18 +215,25 @@ impl Catalogue {
         Ok(Commit { transaction, store: None })
     }
 
+    /// Makes the tables that an older program did not; how the superblock says that they are there
+    /// is up to the caller.
+    ///
+    /// # Errors
+    /// Those of a commit.
+    pub fn make_tables(&self) -> Result<()> {
+        let commit = self.begin()?;
+        tables::make_all(&commit.transaction).map_err(failed)?;
+        commit.commit()
+    }
+
     /// Reads what a pool needs to begin.
     ///
     /// # Errors
     /// `Corrupt` when any record is unreadable.
     pub fn load(&self) -> Result<Contents> {
-        let t = self.database.begin_read().map_err(failed)?;
-        let mut contents = Contents::default();
-        let numbers = t.open_table(NUMBERS).map_err(failed)?;
-        let number = |name: &str| -> Result<u64> {
-            Ok(numbers.get(name).map_err(failed)?.map_or(0, |n| n.value()))
-        };
-        contents.numbers = Numbers {
+        let number =
+            |name: &str| -> Result<u64> { Ok(self.get(tables::NUMBERS, name)?.unwrap_or(0)) };
+        let numbers = Numbers {
             volume: number("volume")?,
             timeline: number("timeline")?,
             segment: number("segment")?,
@@ -277,116 +243,149 @@ impl Catalogue {
             group: number("group")?,
             warning: number("warning")?,
         };
-        contents.volumes = self.all("volumes", VOLUMES)?;
-        contents.timelines = self.all("timelines", TIMELINES)?;
-        contents.map_runs = self.all("map-runs", MAP_RUNS)?;
-        contents.time_runs = self.all("time-runs", TIME_RUNS)?;
-        for item in t.open_table(SEGMENTS).map_err(failed)?.iter().map_err(failed)? {
-            let (key, value) = item.map_err(failed)?;
-            let record = SegmentRecord::decode(value.value())
-                .ok_or_else(|| unreadable("segments", key.value()))?;
-            contents.segments.push((key.value(), record));
-        }
-        for item in t.open_table(SPARES).map_err(failed)?.iter().map_err(failed)? {
-            let (key, value) = item.map_err(failed)?;
-            contents.spares.push((key.value(), value.value()));
-        }
-        let volumes = &contents.volumes;
-        contents.slabs =
-            self.slabs(CURRENT, volumes.iter().any(|v| v.architecture.has_current_store()))?;
-        contents.bases = self.slabs(BASES, volumes.iter().any(|v| v.architecture.has_base()))?;
-        Ok(contents)
+        let slabs = self.rows(tables::SLABS, .., usize::MAX)?;
+        let bases = self.rows(tables::BASES, .., usize::MAX)?;
+        Ok(Contents {
+            numbers,
+            volumes: self.all(tables::VOLUMES)?,
+            timelines: self.all(tables::TIMELINES)?,
+            segments: self.rows(tables::SEGMENTS, .., usize::MAX)?,
+            spares: self.rows(tables::SPARES, .., usize::MAX)?,
+            map_runs: self.all(tables::MAP_RUNS)?,
+            time_runs: self.all(tables::TIME_RUNS)?,
+            slabs: slabs.into_iter().map(|((volume, slab), zone)| (volume, slab, zone)).collect(),
+            bases: bases.into_iter().map(|((volume, slab), of)| (volume, slab, of)).collect(),
+        })
     }
 
-    /// The slabs of current stores or of bases, each with what it lies in. The table is there once
-    /// a volume has such; that it must be is said by `expected`.
-    fn slabs<V>(
+    /// A table; none where an older program has not made it.
+    fn open_table<K: Key + 'static, R, F: Form<R>>(
         &self,
-        table: TableDefinition<'_, (u64, u64), V>,
-        expected: bool,
-    ) -> Result<Vec<(u64, u64, V)>>
-    where
-        V: for<'a> Value<SelfType<'a> = V> + 'static,
-    {
-        let t = self.database.begin_read().map_err(failed)?;
-        let table = match t.open_table(table) {
-            Ok(table) => table,
-            Err(redb::TableError::TableDoesNotExist(_)) if !expected => return Ok(Vec::new()),
-            Err(e) => return Err(failed(e)),
-        };
-        let mut slabs = Vec::new();
-        for item in table.iter().map_err(failed)? {
-            let (key, value) = item.map_err(failed)?;
-            let (volume, slab) = key.value();
-            slabs.push((volume, slab, value.value()));
+        transaction: &ReadTransaction,
+        table: &Table<K, R, F>,
+    ) -> Result<Option<ReadOnlyTable<K, F::Stored>>> {
+        match transaction.open_table(table.definition()) {
+            Err(TableError::TableDoesNotExist(_)) if !self.has_all_tables => Ok(None),
+            opened => opened.map(Some).map_err(failed),
         }
-        Ok(slabs)
     }
 
-    fn all<T: DeserializeOwned>(
-        &self,
-        name: &str,
-        table: TableDefinition<'_, u64, &'static [u8]>,
-    ) -> Result<Vec<T>> {
-        let t = self.database.begin_read().map_err(failed)?;
-        let mut records = Vec::new();
-        for item in t.open_table(table).map_err(failed)?.iter().map_err(failed)? {
-            let (key, value) = item.map_err(failed)?;
-            records.push(decode(name, key.value(), value.value())?);
-        }
-        Ok(records)
-    }
-
-    /// Visits the versions of a volume, by number: there may be millions.
+    /// A row.
     ///
     /// # Errors
-    /// `Corrupt` when a record is unreadable.
-    pub fn each_version(
+    /// `Corrupt` when it is unreadable.
+    pub fn get<'k, K: Key + 'static, R, F: Form<R>>(
         &self,
-        volume: u64,
-        mut visit: impl FnMut(u64, VersionRecord),
+        table: Table<K, R, F>,
+        key: impl Borrow<K::SelfType<'k>>,
+    ) -> Result<Option<R>> {
+        let transaction = self.database.begin_read().map_err(failed)?;
+        let Some(open) = self.open_table(&transaction, &table)? else { return Ok(None) };
+        let stored = open.get(key.borrow()).map_err(failed)?;
+        stored.map(|stored| decode(&table, key.borrow(), &stored.value())).transpose()
+    }
+
+    /// Visits rows in the order of their keys, those that are unreadable as well, until `visit`
+    /// says that no more are wanted.
+    ///
+    /// # Errors
+    /// Those of `visit`, and the device's.
+    pub fn each<'k, K: Key + 'static, R, F: Form<R>, B: Borrow<K::SelfType<'k>>>(
+        &self,
+        table: Table<K, R, F>,
+        range: impl RangeBounds<B>,
+        mut visit: impl FnMut(K::SelfType<'_>, Result<R>) -> Result<bool>,
     ) -> Result<()> {
-        let t = self.database.begin_read().map_err(failed)?;
-        let table = t.open_table(VERSIONS).map_err(failed)?;
-        for item in table.range((volume, 0)..=(volume, u64::MAX)).map_err(failed)? {
-            let (key, value) = item.map_err(failed)?;
-            let number = key.value().1;
-            visit(number, decode("versions", number, value.value())?);
+        let transaction = self.database.begin_read().map_err(failed)?;
+        let Some(open) = self.open_table(&transaction, &table)? else { return Ok(()) };
+        for item in open.range(range).map_err(failed)? {
+            let (key, stored) = item.map_err(failed)?;
+            let row = decode(&table, &key.value(), &stored.value());
+            if !visit(key.value(), row)? {
+                break;
+            }
         }
         Ok(())
     }
 
-    /// At most `limit` versions of a volume from a number on.
+    /// At most `limit` rows with their keys.
     ///
     /// # Errors
-    /// `Corrupt` when a record is unreadable.
-    pub fn versions_from(
+    /// `Corrupt` when one is unreadable.
+    pub fn rows<K, R, F: Form<R>>(
         &self,
-        volume: u64,
-        first: u64,
+        table: Table<K, R, F>,
+        range: impl RangeBounds<K>,
         limit: usize,
-    ) -> Result<Vec<(u64, VersionRecord)>> {
-        let t = self.database.begin_read().map_err(failed)?;
-        let table = t.open_table(VERSIONS).map_err(failed)?;
-        let mut records = Vec::new();
-        let range = table.range((volume, first)..=(volume, u64::MAX)).map_err(failed)?;
-        for item in range.take(limit) {
-            let (key, value) = item.map_err(failed)?;
-            let number = key.value().1;
-            records.push((number, decode("versions", number, value.value())?));
-        }
-        Ok(records)
+    ) -> Result<Vec<(K, R)>>
+    where
+        K: for<'a> Key<SelfType<'a> = K> + Borrow<K> + 'static,
+    {
+        let mut rows = Vec::new();
+        self.each(table, range, |key, row| {
+            if rows.len() < limit {
+                rows.push((key, row?));
+            }
+            Ok(rows.len() < limit)
+        })?;
+        Ok(rows)
     }
 
-    /// One version of a volume.
+    /// All rows, by number.
     ///
     /// # Errors
-    /// `Corrupt` when the record is unreadable.
-    pub fn version(&self, volume: u64, number: u64) -> Result<Option<VersionRecord>> {
-        let t = self.database.begin_read().map_err(failed)?;
-        let table = t.open_table(VERSIONS).map_err(failed)?;
-        let value = table.get((volume, number)).map_err(failed)?;
-        value.map(|value| decode("versions", number, value.value())).transpose()
+    /// `Corrupt` when one is unreadable.
+    pub fn all<R, F: Form<R>>(&self, table: Table<u64, R, F>) -> Result<Vec<R>> {
+        Ok(self.rows(table, .., usize::MAX)?.into_iter().map(|(_, row)| row).collect())
+    }
+
+    /// All rows that can be read, by number: where nothing depends on the others.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn readable<R>(&self, table: Table<u64, R>) -> Result<Vec<(u64, R)>>
+    where
+        tables::Json: Form<R>,
+    {
+        let mut rows = Vec::new();
+        self.each::<_, _, _, u64>(table, .., |key, row| {
+            rows.extend(row.ok().map(|row| (key, row)));
+            Ok(true)
+        })?;
+        Ok(rows)
+    }
+
+    /// At most `limit` rows of a volume or a group from a number on.
+    ///
+    /// # Errors
+    /// `Corrupt` when one is unreadable.
+    pub fn rows_of<R, F: Form<R>>(
+        &self,
+        table: Table<(u64, u64), R, F>,
+        id: u64,
+        first: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, R)>> {
+        let rows = self.rows(table, (id, first)..=(id, u64::MAX), limit)?;
+        Ok(rows.into_iter().map(|((_, number), row)| (number, row)).collect())
+    }
+
+    /// The last scrub, and when there is another. An unreadable record is as if there was none:
+    /// nothing else depends on it.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn scrubs(&self) -> Result<(Option<ScrubRecord>, Option<ScrubScheduleRecord>)> {
+        let (mut last, mut schedule) = (None, None);
+        self.each(tables::SCRUBS, tables::LAST..=tables::LAST, |_, record| {
+            last = record.ok();
+            Ok(true)
+        })?;
+        self.each(tables::SCRUB_SCHEDULES, tables::SCHEDULE..=tables::SCHEDULE, |_, record| {
+            schedule = record.ok();
+            Ok(true)
+        })?;
+        Ok((last, schedule))
     }
 
     /// The marks of a volume, by name.
@@ -394,55 +393,74 @@ impl Catalogue {
     /// # Errors
     /// `Corrupt` when a record is unreadable.
     pub fn marks(&self, volume: u64) -> Result<Vec<(String, MarkRecord)>> {
-        let t = self.database.begin_read().map_err(failed)?;
-        let table = t.open_table(MARKS).map_err(failed)?;
         let mut records = Vec::new();
-        for item in table.range((volume, "")..(volume + 1, "")).map_err(failed)? {
-            let (key, value) = item.map_err(failed)?;
-            let name = key.value().1.to_owned();
-            let record = decode("marks", &name, value.value())?;
-            records.push((name, record));
-        }
-        Ok(records)
-    }
-
-    /// Audit records with a number above `after`, oldest first.
-    ///
-    /// # Errors
-    /// `Corrupt` when a record is unreadable.
-    pub fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditRecord>> {
-        let t = self.database.begin_read().map_err(failed)?;
-        let table = t.open_table(AUDIT).map_err(failed)?;
-        let mut records = Vec::new();
-        for item in table.range(after.saturating_add(1)..).map_err(failed)?.take(limit) {
-            let (key, value) = item.map_err(failed)?;
-            records.push(decode("audit", key.value(), value.value())?);
-        }
+        self.each(tables::MARKS, (volume, "")..(volume + 1, ""), |(_, name), record| {
+            records.push((name.to_owned(), record?));
+            Ok(true)
+        })?;
         Ok(records)
     }
 }
 
+fn decode<K: Key + 'static, R, F: Form<R>>(
+    table: &Table<K, R, F>,
+    key: &K::SelfType<'_>,
+    stored: &<F::Stored as Value>::SelfType<'_>,
+) -> Result<R> {
+    F::decode(F::Stored::as_bytes(stored).as_ref()).map_err(|source| {
+        let text = format!("catalogue: record {key:?} of {} is unreadable", table.name);
+        Error::new(ErrorKind::Corrupt, text).with_source(source)
+    })
+}
+
 impl Commit {
-    fn put(
+    /// Writes a row. The record of an open volume changes by `Transaction::change` instead.
+    ///
+    /// # Errors
+    /// Those of a commit.
+    pub fn put<'k, K: Key + 'static, R, F: Form<R>>(
         &self,
-        table: TableDefinition<'_, u64, &'static [u8]>,
-        key: u64,
-        value: &[u8],
+        table: Table<K, R, F>,
+        key: impl Borrow<K::SelfType<'k>>,
+        row: &R,
     ) -> Result<()> {
-        let mut table = self.transaction.open_table(table).map_err(failed)?;
-        table.insert(key, value).map_err(failed)?;
+        let mut open = self.transaction.open_table(table.definition()).map_err(failed)?;
+        open.insert(key, F::Stored::from_bytes(&F::encode(row))).map_err(failed)?;
         Ok(())
     }
 
-    fn take(&self, table: TableDefinition<'_, u64, &'static [u8]>, key: u64) -> Result<()> {
-        let mut table = self.transaction.open_table(table).map_err(failed)?;
-        table.remove(key).map_err(failed)?;
+    /// Removes a row, if it is there.
+    ///
+    /// # Errors
+    /// Those of a commit.
+    pub fn remove<'k, K: Key + 'static, R, F: Form<R>>(
+        &self,
+        table: Table<K, R, F>,
+        key: impl Borrow<K::SelfType<'k>>,
+    ) -> Result<()> {
+        let mut open = self.transaction.open_table(table.definition()).map_err(failed)?;
+        open.remove(key).map_err(failed)?;
         Ok(())
+    }
+
+    /// Removes rows.
+    ///
+    /// # Errors
+    /// Those of a commit.
+    pub fn remove_all<'k, K: Key + 'static, R, F: Form<R>, B: Borrow<K::SelfType<'k>> + 'k>(
+        &self,
+        table: Table<K, R, F>,
+        range: impl RangeBounds<B> + 'k,
+    ) -> Result<()> {
+        let mut open = self.transaction.open_table(table.definition()).map_err(failed)?;
+        open.retain_in(range, |_, _| false).map_err(failed)
     }
 
     /// Writes the highest numbers given out.
+    ///
+    /// # Errors
+    /// Those of a commit.
     pub fn put_numbers(&self, numbers: &Numbers) -> Result<()> {
-        let mut table = self.transaction.open_table(NUMBERS).map_err(failed)?;
         for (name, value) in [
             ("volume", numbers.volume),
             ("timeline", numbers.timeline),
@@ -453,171 +471,28 @@ impl Commit {
             ("group", numbers.group),
             ("warning", numbers.warning),
         ] {
-            table.insert(name, value).map_err(failed)?;
+            self.put(tables::NUMBERS, name, &value)?;
         }
         Ok(())
     }
 
-    /// Writes a volume that is not open yet; the record of one that is changes by
-    /// `Transaction::change`.
-    pub fn put_volume(&self, record: &VolumeRecord) -> Result<()> {
-        self.put(VOLUMES, record.id, &encode(record))
-    }
-
-    /// Removes a volume with its versions and marks.
-    pub fn remove_volume(&self, id: u64) -> Result<()> {
-        self.take(VOLUMES, id)
-    }
-
     /// Removes all versions and marks of a volume.
+    ///
+    /// # Errors
+    /// Those of a commit.
     pub fn remove_pins(&self, id: u64) -> Result<()> {
-        let mut versions = self.transaction.open_table(VERSIONS).map_err(failed)?;
-        versions.retain_in((id, 0)..=(id, u64::MAX), |_, _| false).map_err(failed)?;
-        drop(versions);
-        let mut marks = self.transaction.open_table(MARKS).map_err(failed)?;
-        marks.retain_in((id, "")..(id + 1, ""), |_, _| false).map_err(failed)?;
-        drop(marks);
-        self.remove_open_files(id, 0, u64::MAX)
-    }
-
-    /// Writes a timeline.
-    pub fn put_timeline(&self, record: &TimelineRecord) -> Result<()> {
-        self.put(TIMELINES, record.id, &encode(record))
-    }
-
-    /// Removes a timeline.
-    pub fn remove_timeline(&self, id: u64) -> Result<()> {
-        self.take(TIMELINES, id)
-    }
-
-    /// Writes a segment.
-    pub fn put_segment(&self, number: u64, record: &SegmentRecord) -> Result<()> {
-        self.put(SEGMENTS, number, &record.encode())
-    }
-
-    /// Removes a segment.
-    pub fn remove_segment(&self, number: u64) -> Result<()> {
-        self.take(SEGMENTS, number)
-    }
-
-    /// Writes a spare.
-    pub fn put_spare(&self, number: u64, zone: u32) -> Result<()> {
-        let mut table = self.transaction.open_table(SPARES).map_err(failed)?;
-        table.insert(number, zone).map_err(failed)?;
-        Ok(())
-    }
-
-    /// Removes a spare.
-    pub fn remove_spare(&self, number: u64) -> Result<()> {
-        let mut table = self.transaction.open_table(SPARES).map_err(failed)?;
-        table.remove(number).map_err(failed)?;
-        Ok(())
-    }
-
-    /// Writes a run of map entries.
-    pub fn put_map_run(&self, record: &RunRecord) -> Result<()> {
-        self.put(MAP_RUNS, record.id, &encode(record))
+        self.remove_all(tables::VERSIONS, all_of(id))?;
+        self.remove_all(tables::MARKS, (id, "")..(id + 1, ""))?;
+        self.remove_all(tables::OPEN_FILES, all_of(id))
     }
 
     /// Removes a run of map entries.
+    ///
+    /// # Errors
+    /// Those of a commit.
     pub fn remove_map_run(&self, id: u64) -> Result<()> {
-        self.take(MAP_RUNS, id)?;
-        self.remove_figures(id)
-    }
-
-    /// Writes a run of times.
-    pub fn put_time_run(&self, record: &RunRecord) -> Result<()> {
-        self.put(TIME_RUNS, record.id, &encode(record))
-    }
-
-    /// Removes a run of times.
-    pub fn remove_time_run(&self, id: u64) -> Result<()> {
-        self.take(TIME_RUNS, id)
-    }
-
-    /// Writes a version.
-    pub fn put_version(&self, volume: u64, number: u64, record: &VersionRecord) -> Result<()> {
-        let mut table = self.transaction.open_table(VERSIONS).map_err(failed)?;
-        table.insert((volume, number), &encode(record)[..]).map_err(failed)?;
-        Ok(())
-    }
-
-    /// Removes a version.
-    pub fn remove_version(&self, volume: u64, number: u64) -> Result<()> {
-        let mut table = self.transaction.open_table(VERSIONS).map_err(failed)?;
-        table.remove((volume, number)).map_err(failed)?;
-        Ok(())
-    }
-
-    /// Writes a mark.
-    pub fn put_mark(&self, volume: u64, name: &str, record: &MarkRecord) -> Result<()> {
-        let mut table = self.transaction.open_table(MARKS).map_err(failed)?;
-        table.insert((volume, name), &encode(record)[..]).map_err(failed)?;
-        Ok(())
-    }
-
-    /// Removes a mark.
-    pub fn remove_mark(&self, volume: u64, name: &str) -> Result<()> {
-        let mut table = self.transaction.open_table(MARKS).map_err(failed)?;
-        table.remove((volume, name)).map_err(failed)?;
-        Ok(())
-    }
-
-    /// Makes the table of slabs if it is not there.
-    pub fn begin_slabs(&self) -> Result<()> {
-        self.transaction.open_table(CURRENT).map_err(failed)?;
-        Ok(())
-    }
-
-    /// Writes a slab of a volume's current store.
-    pub fn put_slab(&self, volume: u64, slab: u64, zone: u32) -> Result<()> {
-        let mut table = self.transaction.open_table(CURRENT).map_err(failed)?;
-        table.insert((volume, slab), zone).map_err(failed)?;
-        Ok(())
-    }
-
-    /// Removes all slabs of a volume.
-    pub fn remove_slabs(&self, volume: u64) -> Result<()> {
-        let mut table = self.transaction.open_table(CURRENT).map_err(failed)?;
-        table.retain_in((volume, 0)..=(volume, u64::MAX), |_, _| false).map_err(failed)?;
-        Ok(())
-    }
-
-    /// Makes the table of bases if it is not there.
-    pub fn begin_bases(&self) -> Result<()> {
-        self.transaction.open_table(BASES).map_err(failed)?;
-        Ok(())
-    }
-
-    /// Writes a slab of a volume's base: the segment that it is.
-    pub fn put_base(&self, volume: u64, slab: u64, segment: u64) -> Result<()> {
-        let mut table = self.transaction.open_table(BASES).map_err(failed)?;
-        table.insert((volume, slab), segment).map_err(failed)?;
-        Ok(())
-    }
-
-    /// Removes a slab of a volume's base.
-    pub fn remove_base(&self, volume: u64, slab: u64) -> Result<()> {
-        let mut table = self.transaction.open_table(BASES).map_err(failed)?;
-        table.remove((volume, slab)).map_err(failed)?;
-        Ok(())
-    }
-
-    /// Removes all slabs of a volume's base.
-    pub fn remove_bases(&self, volume: u64) -> Result<()> {
-        let mut table = self.transaction.open_table(BASES).map_err(failed)?;
-        table.retain_in((volume, 0)..=(volume, u64::MAX), |_, _| false).map_err(failed)?;
-        Ok(())
-    }
-
-    /// Adds to the audit log.
-    pub fn put_audit(&self, record: &AuditRecord) -> Result<()> {
-        self.put(AUDIT, record.number, &encode(record))
-    }
-
-    /// Takes a record out of the audit log whose place another takes in this commit.
-    pub fn remove_audit(&self, number: u64) -> Result<()> {
-        self.take(AUDIT, number)
+        self.remove(tables::MAP_RUNS, id)?;
+        self.remove(tables::FIGURES, id)
     }
 
     /// Refuses writes to the store from when a panic lets go of this: before the books are free.
@@ -626,6 +501,9 @@ impl Commit {
     }
 
     /// Makes it all durable.
+    ///
+    /// # Errors
+    /// The device's.
     pub fn commit(self) -> Result<()> {
         self.transaction.commit().map_err(failed)
     }

@@ -15,7 +15,9 @@ use env::{Files, Rank, RankedMutex, RankedRwLock};
 use history::{Branch, NO_LOG, Segment, SegmentSource, Spare, Store, StoredRun, Timeline};
 use units::{MapExtent, WallTime};
 
-use crate::catalogue::{Catalogue, CatalogueMedia, Commit, Numbers, SourceRecord, TimelineRecord};
+use crate::catalogue::{
+    Catalogue, CatalogueMedia, Commit, Numbers, SourceRecord, TimelineRecord, tables,
+};
 use crate::host::{Host, Served};
 use crate::names::VolumeName;
 use crate::past::backing_file::Source;
@@ -92,7 +94,7 @@ impl Core {
             machine,
             files,
             sources: RankedMutex::new(Rank::Sources, BTreeMap::new()),
-            growth: SampleBook::new(catalogue.samples()?),
+            growth: SampleBook::new(catalogue.readable(tables::SAMPLES)?.into_iter().collect()),
             catalogue,
             media,
             books: RankedMutex::new(Rank::Books, numbers),
@@ -128,20 +130,6 @@ impl Core {
         self.segments_made.load(Ordering::Relaxed)
     }
 
-    /// Says durably that this pool uses a feature, before anything of it is there.
-    ///
-    /// # Errors
-    /// `Refused` or `Io`; a failure is final for the pool.
-    pub fn announce(&self, feature: u64) -> Result<()> {
-        if self.store.has_failed() {
-            return Err(Error::from(history::Error::refused()));
-        }
-        self.media.add_feature(feature).map_err(|e| {
-            self.store.fail();
-            e.into()
-        })
-    }
-
     /// Makes spare segments until there are `wanted`.
     ///
     /// # Errors
@@ -173,7 +161,7 @@ impl Core {
         if spares.is_empty() {
             return Ok(());
         }
-        let put = |spare: &Spare| tx.put_spare(spare.number, spare.zone);
+        let put = |spare: &Spare| tx.put(tables::SPARES, spare.number, &spare.zone);
         let made = spares.iter().try_for_each(put).and_then(|()| tx.commit());
         match &made {
             Ok(_) => spares.into_iter().for_each(|spare| self.store.add_spare(spare)),
@@ -345,8 +333,8 @@ impl Core {
         }
         let tx = self.begin()?;
         for segment in &empty {
-            tx.remove_segment(segment.number)?;
-            tx.remove_spare(segment.number)?;
+            tx.remove(tables::SEGMENTS, segment.number)?;
+            tx.remove(tables::SPARES, segment.number)?;
         }
         drop(tx.commit()?);
         self.forget_pages(|t| empty.iter().any(|s| s.log == t.log || s.log == NO_LOG));

@@ -1,22 +1,29 @@
-//! Background work: flushing the map, merging and reclaiming, encoding, deduplication, scrubs.
+//! Background work: each kind is a `Job`, and the `scheduler` gives each its turns.
 
 pub mod cleaning;
 pub mod compacted;
 pub mod compactions;
 pub mod dedup;
 pub mod encoding;
+pub mod flushes;
+pub mod job;
+pub mod load;
 pub mod map_flush;
 pub mod merge;
 pub mod merges;
 pub mod meter;
 pub mod mover;
 pub mod packer;
+pub mod parts;
 pub mod passes;
+pub mod purge;
 pub mod rates;
 pub mod reclaim;
-pub mod resync_pace;
+pub mod resync;
 pub mod room;
+pub mod scheduler;
 pub mod scrub;
 pub mod scrub_plan;
 pub mod segment_writer;
+pub mod standing;
 pub mod throttle;

@@ -1,7 +1,7 @@
 //! Pools and the volumes in them: writing, reading, the past, versions, marks, clones, reverts.
 //!
-//! Everything here is synchronous and thread-safe; `Pool::step` does background work and is called
-//! by the server's threads or by the simulator.
+//! Everything here is synchronous and thread-safe. Background work is done by whoever calls
+//! `Pool::turn` (a server's thread) or `Pool::step` (the simulator).
 
 use std::sync::Arc;
 
@@ -28,6 +28,7 @@ pub use caller::on_behalf_of;
 pub use catalogue::panic_becomes_error;
 pub use host::RoomWait;
 pub use jobs::rates::{RATE_BYTES_MIN, RateChange, Rates};
+pub use jobs::scrub_plan::progress::Scrubs;
 pub use past::groups::GroupMoment;
 pub use pool::handle::Pool;
 pub use pool::layout::read_superblock;
@@ -50,9 +51,9 @@ pub use types::{
     CacheUse, Compaction, CompactionInfo, CompactionState, Consistency, ConversionInfo, DedupInfo,
     DeletedVolume, Deletion, Dependants, DiffPage, Encoding, EncodingChange, EncodingInfo,
     EncodingSetting, Event, Extent, GraceInfo, Granularity, Growth, HistoryPage, Holder,
-    ImportInfo, ImportSpec, KeptFor, Leisure, Mark, PoolSpace, PoolStatus, Range, Resolved,
-    RevertReport, Sacrifice, ScrubInfo, ScrubState, SettlePhase, Settling, Stamp, Version,
-    VersionPage, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpace, VolumeSpec, WriteOp,
+    ImportInfo, ImportSpec, KeptFor, Mark, PoolSpace, PoolStatus, Range, Resolved, RevertReport,
+    Sacrifice, ScrubInfo, ScrubState, SettlePhase, Settling, Stamp, Version, VersionPage,
+    VolumeChange, VolumeCounters, VolumeInfo, VolumeSpace, VolumeSpec, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

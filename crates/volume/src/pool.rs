@@ -21,21 +21,19 @@ pub mod samples;
 pub mod space;
 pub mod volumes;
 
-use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use block::BlockDevice;
-use env::{Rank, RankedMutex};
+use env::{Rank, RankedGuard, RankedMutex};
 
-use crate::jobs::dedup::progress::Dedup;
-use crate::jobs::merges::Merges;
-use crate::jobs::meter::Meter;
-use crate::jobs::room::Standing;
-use crate::jobs::scrub_plan::progress::Scrubbing;
-use crate::past::copy_job::CopyJob;
-use crate::pool::arrays::Members;
+use crate::catalogue::{ScrubRecord, ScrubScheduleRecord, tables};
+use crate::jobs::meter::Limits;
+use crate::jobs::parts::Parts;
+use crate::jobs::scheduler::{Failures, NAP_NS, Scheduler};
+use crate::jobs::scrub_plan::progress::Scrubs;
 use crate::retention::groups::Groups;
 use crate::types::{AuditRecord, Budget, PoolStatus};
 use crate::volume::Volume;
@@ -46,66 +44,91 @@ use crate::{ErrorKind, Result};
 /// Invariant: background work (flushing maps, merging, reclaiming) is done by one thread at a time,
 /// under `work`.
 pub struct Engine {
-    groups: Groups,
-    /// The right to do background work, and the merges under way.
-    pub(crate) work: RankedMutex<Merges>,
-    /// Searches for equal blocks; they change under `work`.
-    pub(crate) dedup: RankedMutex<Dedup>,
-    /// Copies under way from outside, by timeline; they change under `work`.
-    pub(crate) copies: RankedMutex<BTreeMap<u64, CopyJob>>,
-    /// The work of the last step can wait for clients, and so can the next.
-    pub(crate) can_wait: AtomicBool,
-    /// How things stood when no room could be made last.
-    pub(crate) refused: RankedMutex<Option<Standing>>,
-    /// The members, if it is on a stack of them.
-    pub(crate) members: Members,
-    /// When what was healed was written down last, on the monotonic clock.
-    pub(crate) healed_noted_ns: AtomicU64,
+    parts: Arc<Parts>,
+    /// The background work, and the right to do some.
+    pub(crate) work: RankedMutex<Scheduler>,
+    /// Its failures.
+    failures: Failures,
     /// Scrubs of everything.
-    pub(crate) scrubbing: Scrubbing,
-    /// Keeps them to their limit.
-    pub(crate) scrub_rate: Meter,
+    pub(crate) scrubs: Arc<Scrubs>,
+    /// How fast scrubs and rebuilds may be.
+    pub(crate) limits: Limits,
 }
 
 impl Deref for Engine {
-    type Target = Groups;
+    type Target = Parts;
 
-    fn deref(&self) -> &Groups {
-        &self.groups
+    fn deref(&self) -> &Parts {
+        &self.parts
     }
 }
 
 impl Engine {
-    /// Over groups and volumes; background work begins with the next step.
-    pub fn new(groups: Groups, scrubbing: Scrubbing) -> Engine {
-        Engine {
-            groups,
-            work: RankedMutex::new(Rank::Work, Merges::default()),
-            dedup: RankedMutex::new(Rank::Dedup, Dedup::default()),
-            copies: RankedMutex::new(Rank::CopyJob, BTreeMap::new()),
-            can_wait: AtomicBool::new(false),
-            refused: RankedMutex::new(Rank::Noted, None),
-            members: Members::default(),
-            healed_noted_ns: AtomicU64::new(0),
-            scrubbing,
-            scrub_rate: Meter::default(),
-        }
+    /// Over groups and volumes, with what the catalogue says of scrubs; background work begins with
+    /// the next step.
+    pub fn new(
+        groups: Groups,
+        scrubs: (Option<ScrubRecord>, Option<ScrubScheduleRecord>),
+    ) -> Engine {
+        let (parts, limits) = (Arc::new(Parts::new(groups)), Limits::default());
+        let failures = Arc::new(RankedMutex::new(Rank::Noted, Vec::new()));
+        let scrubs = Arc::new(Scrubs::load(&parts, scrubs));
+        let scheduler = Scheduler::new(&parts, &scrubs, &limits, &failures);
+        Engine { parts, work: RankedMutex::new(Rank::Work, scheduler), failures, scrubs, limits }
     }
 
-    /// Does some background work; true when there is more to do now.
+    /// Does some background work, as much as it is told, and rests for no client; true when there
+    /// is more to do now. A thread for it calls [`Pool::turn`].
     ///
     /// # Errors
     /// `Refused`, `Corrupt`, `Io`; `Full` when there is no room even for reclaiming.
     pub fn step(&self, budget: Budget) -> Result<bool> {
-        if self.core.is_closed() || self.core.store.has_failed() {
-            return Ok(false);
-        }
-        // Before, not within: a capture may make room, which is background work itself.
-        self.run_due();
-        self.step_work(budget)
+        self.step_jobs(budget, None)
     }
 
-    /// Does what is due by the clock: for whoever rests between steps.
+    /// Does some of one kind of background work alone; true when there is more to do now.
+    ///
+    /// # Errors
+    /// Those of the work.
+    pub fn step_job(&self, job: &str, budget: Budget) -> Result<bool> {
+        self.step_jobs(budget, Some(job))
+    }
+
+    fn step_jobs(&self, budget: Budget, only: Option<&str>) -> Result<bool> {
+        let Some(mut work) = self.try_work() else { return Ok(false) };
+        Ok(work.round(Some(budget.bytes), only)?.is_more())
+    }
+
+    /// Does some background work if it is time for that, and says how long its thread is to rest
+    /// before the next turn. Failures are told by [`Pool::failures`].
+    pub fn turn(&self) -> Duration {
+        let rest_ns = self.try_work().map_or(NAP_NS, |mut work| work.turn());
+        Duration::from_nanos(rest_ns)
+    }
+
+    /// The kinds of background work that failed lately, and why.
+    #[must_use]
+    pub fn failures(&self) -> Vec<(&'static str, ErrorKind, String)> {
+        let told = self.failures.lock();
+        told.iter().map(|f| (f.job, f.kind.clone(), f.text.clone())).collect()
+    }
+
+    /// The scrubs of the pool.
+    #[must_use]
+    pub fn scrubs(&self) -> &Scrubs {
+        &self.scrubs
+    }
+
+    /// The right to do background work, if there may be some and nobody has it. Before,
+    /// not within, all is done that is due by the clock: a capture may make room, which is
+    /// background work itself.
+    fn try_work(&self) -> Option<RankedGuard<'_, Scheduler>> {
+        self.run_due();
+        let is_over = self.core.is_closed() || self.core.store.has_failed();
+        self.work.try_lock().filter(|_| !is_over)
+    }
+
+    /// Does what is due by the clock.
     pub fn run_due(&self) {
         if !self.core.is_closed() && !self.core.store.has_failed() {
             self.measure_history();
@@ -117,7 +140,7 @@ impl Engine {
     /// work.
     pub(crate) fn let_go(&self) {
         self.core.close();
-        self.drop_background(&mut self.work.lock());
+        self.work.lock().give_up();
     }
 
     /// Makes everything durable. The pool refuses writes afterwards.
@@ -145,11 +168,7 @@ impl Engine {
             return Ok(());
         }
         let mut work = self.work.lock();
-        work.clear();
-        match self.commit_copies() {
-            Err(e) if e.kind == ErrorKind::Full => {}
-            other => other?,
-        }
+        work.finish()?;
         for volume in self.registry.all() {
             match volume.flush_map() {
                 // No room for runs: what is pending stays in the log, from which it is recovered.
@@ -166,11 +185,10 @@ impl Engine {
         self.core.store.flush()?;
         sealed.into_iter().try_for_each(|(volume, placed)| volume.record_places(placed))?;
         self.core.store.give_back_spared();
-        self.keep_scrub()?;
         let Some(array) = self.members.array() else { return Ok(()) };
         // Waiting cells are placed by that, and may meet rows that have to be looked at.
         array.flush()?;
-        self.settle_noticed(array)?;
+        self.scrubs.settle_noticed(array)?;
         Ok(array.close()?)
     }
 
@@ -181,7 +199,8 @@ impl Engine {
     /// `Corrupt`.
     pub fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditRecord>> {
         self.note_members_now();
-        self.core.catalogue.audit(after, limit)
+        let records = self.core.catalogue.rows(tables::AUDIT, after.saturating_add(1).., limit)?;
+        Ok(records.into_iter().map(|(_, record)| record).collect())
     }
 
     /// The pool as it stands.

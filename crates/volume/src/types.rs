@@ -482,15 +482,6 @@ pub enum Wait {
     Room,
 }
 
-/// Background work that can wait for clients, as far as it has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Leisure {
-    /// How long it has been going on, in nanoseconds.
-    pub since_ns: u64,
-    /// How long it may take before more falls due, in nanoseconds; 0 is as long as it likes.
-    pub allowed_ns: u64,
-}
-
 /// How much background work to do in one step.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {

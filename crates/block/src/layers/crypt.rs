@@ -115,21 +115,6 @@ impl<D: BlockDevice> CryptDevice<D> {
         Ok(write_headers(below, &header)?)
     }
 
-    /// From now on `new` opens the device, and `old` does not; nothing is encrypted anew. A crash
-    /// in between leaves one that either opens, until it is opened: then only that one does.
-    ///
-    /// # Errors
-    /// As those of opening it with `old`, and those of the device below.
-    pub fn change_key(
-        below: &D,
-        old: &CryptKey,
-        new: &CryptKey,
-        random: &mut dyn FnMut(&mut [u8]),
-    ) -> std::result::Result<(), CryptError> {
-        let (header, data_key) = read_header(below, old)?;
-        Ok(write_headers(below, &sealed(header.sectors, new, &data_key, random))?)
-    }
-
     /// The encrypted device that is on `below`, as long as that has room for.
     ///
     /// # Errors
@@ -151,12 +136,6 @@ impl<D: BlockDevice> CryptDevice<D> {
     #[must_use]
     pub(crate) fn at_depth(self, depth: usize) -> CryptDevice<D> {
         CryptDevice { ranges: RangeLock::at_depth(depth), ..self }
-    }
-
-    /// Bytes that a device must have for `len_bytes` of data.
-    #[must_use]
-    pub fn bytes_below(len_bytes: u64) -> u64 {
-        DATA_OFFSET + len_bytes.next_multiple_of(SECTOR_BYTES as u64)
     }
 
     /// Bytes of data on a device with so many bytes.

@@ -6,9 +6,12 @@
 
 use std::io::IoSlice;
 use std::ops::Range;
+use std::sync::Arc;
 
-use super::fault::Pause;
 use crate::{BlockDevice, Outcome, Result, Resync, Right};
+
+/// Waits this many nanoseconds: a sleep in the server, a step of the clock in the simulator.
+pub type Pause = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// How long requests wait, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

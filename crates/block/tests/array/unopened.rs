@@ -134,11 +134,10 @@ fn members_under_a_layer_of_several_are_out_together_and_stay_so() {
 #[test]
 fn a_header_of_another_key_puts_out_the_member_only_where_the_key_opens_others() {
     let other = CryptKey::new(vec![99; 64]).expect("a key");
-    let own = crate::key_of("env:A");
     let change = |rig: &Rig| {
         let member = crate::Shifted(candidate("a", &rig.media[0]).device.expect("there"));
-        let random = &mut |bytes: &mut [u8]| Random::new(5).fill(bytes);
-        CryptDevice::change_key(&member, &own, &other, random).expect("changed");
+        let mut random = Random::new(5);
+        CryptDevice::format(&member, &other, &mut |bytes| random.fill(bytes)).expect("made");
     };
     let rig = Rig::new("mirror(crypt[key=env:A](a), crypt[key=env:A](b))", 44);
     let array = rig.open();

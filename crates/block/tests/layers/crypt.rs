@@ -18,6 +18,7 @@ type Device = Arc<dyn BlockDevice>;
 type Crypt = CryptDevice<Device>;
 
 const LEN: u64 = 64 << 10;
+const LEN_BELOW: u64 = DATA_OFFSET + LEN;
 
 fn key(byte: u8) -> CryptKey {
     CryptKey::new(vec![byte; 32]).expect("long enough")
@@ -35,7 +36,7 @@ fn over(media: &Arc<SimMedia>) -> Device {
 }
 
 fn single(seed: u64) -> (Arc<SimMedia>, Crypt) {
-    let media = Arc::new(SimMedia::new(Crypt::bytes_below(LEN), seed));
+    let media = Arc::new(SimMedia::new(LEN_BELOW, seed));
     let device = made(over(&media));
     (media, device)
 }
@@ -51,7 +52,7 @@ fn read(device: &Crypt, offset: u64, length: usize) -> Vec<u8> {
 }
 
 fn below(media: &SimMedia) -> Vec<u8> {
-    let mut bytes = vec![0; Crypt::bytes_below(LEN) as usize];
+    let mut bytes = vec![0; LEN_BELOW as usize];
     env::Media::read_at(media, 0, &mut bytes).expect("the media");
     bytes
 }
@@ -103,7 +104,7 @@ fn the_right_key_opens_it_and_a_wrong_one_is_refused_by_name() {
 #[test]
 fn two_devices_of_one_key_have_nothing_in_common() {
     let (first, one) = single(3);
-    let second = Arc::new(SimMedia::new(Crypt::bytes_below(LEN), 4));
+    let second = Arc::new(SimMedia::new(LEN_BELOW, 4));
     let mut random = Random::new(2);
     CryptDevice::format(&over(&second), &key(7), &mut |bytes| random.fill(bytes)).unwrap();
     let two = CryptDevice::open(over(&second), &key(7)).unwrap();
@@ -213,10 +214,7 @@ impl BlockDevice for Halved {
 
 #[test]
 fn a_cell_that_is_half_written_is_not_read() {
-    let below = Arc::new(Halved {
-        below: MemoryDevice::new(Crypt::bytes_below(LEN)),
-        between: Mutex::new(None),
-    });
+    let below = Arc::new(Halved { below: MemoryDevice::new(LEN_BELOW), between: Mutex::new(None) });
     let device: Device = Arc::<Halved>::clone(&below);
     let device = Arc::new(made(device));
     write(&device, 0, &[1; 64]);
@@ -241,7 +239,7 @@ fn a_cell_that_is_half_written_is_not_read() {
 
 #[test]
 fn threads_that_write_parts_of_the_same_cells_lose_nothing() {
-    let device = made(Arc::new(MemoryDevice::new(Crypt::bytes_below(LEN))));
+    let device = made(Arc::new(MemoryDevice::new(LEN_BELOW)));
     std::thread::scope(|scope| {
         for thread in 0..4_u64 {
             let device = &device;
@@ -271,7 +269,7 @@ fn a_discard_leaves_the_cells_that_it_covers_in_part() {
 }
 
 fn paired() -> (Arc<Pair>, Crypt) {
-    let pair = Pair::new(Crypt::bytes_below(LEN), 3);
+    let pair = Pair::new(LEN_BELOW, 3);
     let device = made(Arc::<Pair>::clone(&pair));
     (pair, device)
 }
@@ -359,7 +357,7 @@ fn copies_are_read_one_by_one() {
 #[test]
 fn a_crash_while_it_is_made_leaves_none_or_all() {
     for changes in 0..9 {
-        let media = Arc::new(SimMedia::new(Crypt::bytes_below(LEN), changes));
+        let media = Arc::new(SimMedia::new(LEN_BELOW, changes));
         media.halt_after(changes);
         let mut random = Random::new(changes);
         let mut fill = |bytes: &mut [u8]| random.fill(bytes);
@@ -384,7 +382,7 @@ fn a_crash_while_it_is_made_leaves_none_or_all() {
 /// of 100 to 163.
 #[test]
 fn keys_are_derived_wrapped_and_used_as_the_format_says() {
-    let media = Arc::new(SimMedia::new(Crypt::bytes_below(LEN), 1));
+    let media = Arc::new(SimMedia::new(LEN_BELOW, 1));
     let mut next = [100, 0].into_iter();
     let mut fill = |bytes: &mut [u8]| {
         let first: u8 = next.next().expect("two are asked for");
@@ -415,44 +413,5 @@ fn every_part_of_a_few_cells_is_written_and_read_alone() {
             let part = read(&device, 496 + start, (end - start) as usize);
             assert_eq!(part, vec![2; (end - start) as usize]);
         }
-    }
-}
-
-#[test]
-fn a_key_is_changed_without_encrypting_anew() {
-    let (media, device) = single(13);
-    write(&device, 0, &[1; 5000]);
-    let data = below(&media)[DATA_OFFSET as usize..].to_vec();
-    drop(device);
-    let mut random = Random::new(4);
-    let mut fill = |bytes: &mut [u8]| random.fill(bytes);
-    let wrong = CryptDevice::change_key(&over(&media), &key(9), &key(8), &mut fill);
-    assert!(matches!(wrong, Err(CryptError::WrongKey { .. })));
-    CryptDevice::change_key(&over(&media), &key(7), &key(8), &mut fill).unwrap();
-    assert!(matches!(refusal(over(&media), &key(7)), CryptError::WrongKey { .. }));
-    let device = CryptDevice::open(over(&media), &key(8)).unwrap();
-    assert_eq!(read(&device, 0, 5000), [1; 5000]);
-    assert!(below(&media)[DATA_OFFSET as usize..] == data);
-    // Of either copy nothing is left that the old key opens.
-    for copy in COPY_OFFSETS {
-        media.rot(copy, 1);
-        assert!(matches!(refusal(over(&media), &key(7)), CryptError::WrongKey { .. }));
-        media.rot(copy, 1);
-    }
-}
-
-#[test]
-fn a_crash_while_a_key_is_changed_leaves_one_that_either_opens_until_one_did() {
-    for (first, then) in [(7, 8), (8, 7)] {
-        let (media, _) = single(14);
-        let mut random = Random::new(4);
-        // The first copy is written and synced, the second is not.
-        media.halt_after(2);
-        let mut fill = |bytes: &mut [u8]| random.fill(bytes);
-        CryptDevice::change_key(&over(&media), &key(7), &key(8), &mut fill).expect_err("a halt");
-        media.crash_with(&mut |_, _| Keep::Nothing);
-        assert!(CryptDevice::open(over(&media), &key(first)).is_ok());
-        assert!(matches!(refusal(over(&media), &key(then)), CryptError::WrongKey { .. }));
-        assert!(CryptDevice::open(over(&media), &key(first)).is_ok());
     }
 }

@@ -1,13 +1,10 @@
-//! Delay, fault and tap: they pass on what redundancy needs, and do to it what they do.
+//! The delay layer: it passes on what redundancy needs, and makes it wait.
 
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hindsight_block::{
-    BlockDevice, DelayDevice, Delays, DeviceErrorKind, Effect, FaultDevice, FaultPlan, FaultRule,
-    Operation, Outcome, Pause, Resync, Tap, TapDevice,
-};
+use hindsight_block::{BlockDevice, DelayDevice, Delays, Outcome, Pause, Resync};
 
 use crate::pair::Pair;
 
@@ -20,10 +17,6 @@ fn counting_pause() -> (Arc<AtomicU64>, Pause) {
         counter.fetch_add(ns, Ordering::SeqCst);
     });
     (waited, pause)
-}
-
-fn a_tap() -> (Arc<Tap>, Arc<sim::SimClock>) {
-    (Arc::new(Tap::new(9)), Arc::new(sim::SimClock::new(units::WallTime::EPOCH)))
 }
 
 #[test]
@@ -62,78 +55,23 @@ fn without_a_delay_of_reads_they_need_not_wait() {
 }
 
 #[test]
-fn layers_that_pass_on_pass_on_what_redundancy_needs() {
-    let (tap, clock) = a_tap();
-    type Layer = fn(Arc<Pair>, Arc<Tap>, Arc<sim::SimClock>) -> Box<dyn BlockDevice>;
-    let layers: [Layer; 3] = [
-        |pair, tap, clock| Box::new(TapDevice::new(pair, tap, clock)),
-        |pair, _, _| Box::new(FaultDevice::new(pair, Arc::default(), Arc::new(|_| {}))),
-        |pair, _, _| Box::new(DelayDevice::new(pair, Delays::all(1), Arc::new(|_| {}))),
-    ];
-    for layer in layers {
-        let pair = Pair::new(LEN, 2);
-        let device = layer(Arc::clone(&pair), Arc::clone(&tap), Arc::clone(&clock));
-        device.write_durable(4096, &[IoSlice::new(&[7; 4096])]).unwrap();
-        assert_eq!(pair.durable_writes.load(Ordering::Relaxed), 1);
-        assert_eq!(device.copies(0, LEN), 2);
-        pair.rot(0, 4100);
-        let mut buffer = [0; 4096];
-        device.read_copy(1, 4096, &mut buffer).unwrap();
-        assert_eq!(buffer, [7; 4096], "{} reads the copy that was asked for", device.describe());
-        buffer.fill(0);
-        device.read_way(1, 4096, &mut buffer).unwrap();
-        assert!(device.ways() == 2 && buffer == [7; 4096], "{}: the way", device.describe());
-        let right = |bytes: &[u8]| bytes == [7; 4096];
-        assert_eq!(device.heal(4096, &mut buffer, &right).unwrap(), Outcome::Recovered);
-        pair.rot(1, 4100);
-        device.resync(4096, 4096, Resync::All).unwrap();
-        device.read_copy(1, 4096, &mut buffer).unwrap();
-        assert_eq!(buffer, [7; 4096], "{} passes a resync on", device.describe());
-    }
-}
-
-#[test]
-fn a_tap_records_durable_writes_and_what_is_read_to_heal() {
-    let (tap, clock) = a_tap();
-    let device = TapDevice::new(Pair::new(LEN, 3), Arc::clone(&tap), clock);
-    device.write_durable(512, &[IoSlice::new(&[1; 100])]).unwrap();
-    device.read_copy(1, 512, &mut [0; 50]).unwrap();
-    device.heal(512, &mut [0; 25], &|_| true).unwrap();
-    device.resync(0, 4096, Resync::All).unwrap();
-    let seen: Vec<_> =
-        tap.take_trace().iter().map(|r| (r.operation, r.offset, r.length_bytes)).collect();
-    let expected =
-        [(Operation::Write, 512, 100), (Operation::Read, 512, 50), (Operation::Read, 512, 25)];
-    assert_eq!(seen, expected);
-}
-
-#[test]
-fn rules_strike_durable_writes_copies_healing_and_resyncs_before_they_reach_what_lies_below() {
-    let plan = Arc::new(FaultPlan::default());
-    let pair = Pair::new(LEN, 4);
-    let device = FaultDevice::new(Arc::clone(&pair), Arc::clone(&plan), Arc::new(|_| {}));
-    let strike = |operation, kind| {
-        plan.clear();
-        plan.add(FaultRule {
-            operation: Some(operation),
-            range: None,
-            after: 0,
-            times: None,
-            effect: Effect::Fail(kind),
-        });
-    };
-    for operation in [Operation::Write, Operation::Flush] {
-        strike(operation, DeviceErrorKind::Io);
-        let error = device.write_durable(0, &[IoSlice::new(&[1; 8])]).unwrap_err();
-        assert_eq!((error.kind, error.operation), (DeviceErrorKind::Io, operation));
-        assert_eq!(pair.durable_writes.load(Ordering::Relaxed), 0);
-    }
-    strike(Operation::Write, DeviceErrorKind::Io);
-    assert!(device.resync(0, 512, Resync::All).is_err());
-    assert_eq!(pair.resyncs.load(Ordering::Relaxed), 0);
-    strike(Operation::Read, DeviceErrorKind::Corrupt);
-    let error = device.read_copy(1, 0, &mut [0; 8]).unwrap_err();
-    assert_eq!(error.kind, DeviceErrorKind::Corrupt);
-    assert!(device.heal(0, &mut [0; 8], &|_| true).is_err());
-    assert_eq!(pair.ledger.data_ios.load(Ordering::Relaxed), 0);
+fn what_redundancy_needs_is_passed_on() {
+    let pair = Pair::new(LEN, 2);
+    let device = DelayDevice::new(Arc::clone(&pair), Delays::all(1), Arc::new(|_| {}));
+    device.write_durable(4096, &[IoSlice::new(&[7; 4096])]).unwrap();
+    assert_eq!(pair.durable_writes.load(Ordering::Relaxed), 1);
+    assert_eq!(device.copies(0, LEN), 2);
+    pair.rot(0, 4100);
+    let mut buffer = [0; 4096];
+    device.read_copy(1, 4096, &mut buffer).unwrap();
+    assert_eq!(buffer, [7; 4096], "the copy that was asked for");
+    buffer.fill(0);
+    device.read_way(1, 4096, &mut buffer).unwrap();
+    assert!(device.ways() == 2 && buffer == [7; 4096], "the way");
+    let right = |bytes: &[u8]| bytes == [7; 4096];
+    assert_eq!(device.heal(4096, &mut buffer, &right).unwrap(), Outcome::Recovered);
+    pair.rot(1, 4100);
+    device.resync(4096, 4096, Resync::All).unwrap();
+    device.read_copy(1, 4096, &mut buffer).unwrap();
+    assert_eq!(buffer, [7; 4096], "a resync is passed on");
 }

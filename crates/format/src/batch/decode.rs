@@ -1,14 +1,12 @@
 //! Reading a batch's header: verified as a whole first, then walked without further checks.
 
-use std::fmt::Write as _;
-
 use units::{Lba, Seq, WallTime};
 
 use super::{
     BATCH_ALIGNMENT, BATCH_HEADER_BYTES_MAX, BLOCK_BYTES, BLOCKS_MAX, BatchHeader, BatchKind,
     CRC_BYTES, DescriptorKind, MAGIC, SALT, layout,
 };
-use crate::checksum::{block_crc, verify_crc};
+use crate::checksum::verify_crc;
 use crate::error::{FormatErrorKind, Place, Result};
 use crate::field::{get, get_u32, verify_zero, verify_zero_bytes};
 
@@ -33,8 +31,6 @@ pub struct Descriptor<'a> {
     pub seq: Seq,
     /// The timeline that it belongs to.
     pub timeline: u64,
-    /// When it was accepted.
-    pub time: WallTime,
     /// The first block.
     pub block: Lba,
     /// How many blocks, at least 1.
@@ -101,13 +97,11 @@ impl<'a> Batch<'a> {
     }
 
     /// Bytes of the whole batch, a multiple of 64: the next one follows.
-    #[must_use]
     pub fn total_bytes(&self) -> u32 {
         self.header_bytes + self.payload_bytes
     }
 
     /// The operations, in order.
-    #[must_use]
     pub fn descriptors(&self) -> Descriptors<'a> {
         Descriptors {
             header: self.header,
@@ -116,52 +110,6 @@ impl<'a> Batch<'a> {
             op_count: self.op_count,
             payload_offset: self.header_bytes,
         }
-    }
-
-    /// Fails unless every block of `payload` (the batch's data) has its checksum.
-    ///
-    /// # Errors
-    /// `NotThis` if data is missing, `Checksum` at the first block that differs.
-    pub fn verify_payload(&self, payload: &[u8]) -> Result<()> {
-        let place = Place { structure: "batch", address: u64::from(self.header.offset) };
-        let payload = place.require_bytes(payload, self.payload_bytes as usize)?;
-        let crcs = self.descriptors().flat_map(|descriptor| descriptor.crcs());
-        // The checksums of a shared batch are all of its one block, and equal.
-        for (i, (block, crc)) in payload.chunks_exact(BLOCK_BYTES).zip(crcs).enumerate() {
-            let found = block_crc(block);
-            if found != crc {
-                let found = format!("{found:#010x} in block {i} of the batch");
-                let expected = format!("checksum {crc:#010x}");
-                return Err(place.error(FormatErrorKind::Checksum, expected, found));
-            }
-        }
-        Ok(())
-    }
-
-    /// The header and every descriptor as text.
-    #[must_use]
-    pub fn explain(&self) -> String {
-        let h = &self.header;
-        let mut text = format!("batch at {} of segment {}\n", h.offset, h.segment);
-        let mut line = |name: &str, value: String| {
-            writeln!(text, "  {name:<22}{value}").expect("a String takes all");
-        };
-        line("kind", format!("{:?}", h.kind).to_lowercase());
-        line("header_bytes", self.header_bytes.to_string());
-        line("payload_bytes", self.payload_bytes.to_string());
-        line("nonce", format!("{:#018x}", h.nonce));
-        line("timeline", h.timeline.to_string());
-        line("time", format!("{} ns", h.time.as_nanos()));
-        line("base_seq", h.base_seq.to_string());
-        line("stable_seq", h.stable_seq.to_string());
-        line("durable_seq", h.durable_seq.to_string());
-        line("flush_count", h.flush_count.to_string());
-        for d in self.descriptors() {
-            let kind = format!("{:?}", d.kind).to_lowercase();
-            let what = format!("{kind}, blocks {} + {}", d.block.0, d.blocks);
-            line(&format!("seq {}", d.seq), what);
-        }
-        text
     }
 
     /// Walks the descriptors once with every check, so that walking them later needs none.
@@ -254,15 +202,10 @@ impl<'a> Iterator for Descriptors<'a> {
         }
         let (bytes, after) = self.rest.split_at(self.header.kind.descriptor_bytes());
         let h = &self.header;
-        let (seq, timeline, time) = match h.kind {
-            BatchKind::Writes => (Seq(h.base_seq.0 + u64::from(self.index)), h.timeline, h.time),
-            BatchKind::Relocated => {
-                let time = WallTime::from_nanos(get(bytes, layout::OP_TIME));
-                (Seq(get(bytes, layout::SEQ)), h.timeline, time)
-            }
-            BatchKind::Shared => {
-                (Seq(get(bytes, layout::SEQ)), get(bytes, layout::OP_TIMELINE), h.time)
-            }
+        let (seq, timeline) = match h.kind {
+            BatchKind::Writes => (Seq(h.base_seq.0 + u64::from(self.index)), h.timeline),
+            BatchKind::Relocated => (Seq(get(bytes, layout::SEQ)), h.timeline),
+            BatchKind::Shared => (Seq(get(bytes, layout::SEQ)), get(bytes, layout::OP_TIMELINE)),
         };
         let blocks = get_u32(bytes, layout::BLOCKS);
         let is_data = get(bytes, layout::DESCRIPTOR_KIND) == 1;
@@ -277,7 +220,6 @@ impl<'a> Iterator for Descriptors<'a> {
         Some(Descriptor {
             seq,
             timeline,
-            time,
             block: Lba(get(bytes, layout::BLOCK)),
             blocks,
             kind: if is_data { DescriptorKind::Data } else { DescriptorKind::Zero },
@@ -296,7 +238,6 @@ impl ExactSizeIterator for Descriptors<'_> {}
 
 impl<'a> Descriptor<'a> {
     /// The CRC32C of each of its blocks; none for zeros.
-    #[must_use]
     pub fn crcs(&self) -> Crcs<'a> {
         Crcs(self.crcs.chunks_exact(CRC_BYTES))
     }

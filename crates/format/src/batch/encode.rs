@@ -1,6 +1,6 @@
 //! Making a batch's header in a buffer that is used again and again: no allocation once it is warm.
 
-use units::{Seq, WallTime};
+use units::Seq;
 
 use super::{
     BATCH_ALIGNMENT, BATCH_HEADER_BYTES_MAX, BLOCK_BYTES, BLOCKS_MAX, BatchHeader, BatchKind,
@@ -22,14 +22,12 @@ pub struct BatchBytes {
 
 impl BatchBytes {
     /// Of the whole batch, a multiple of 64.
-    #[must_use]
     pub fn total(self) -> u32 {
         self.header_bytes + self.payload_bytes
     }
 }
 
 /// The bytes of a header with that many descriptors, which describe that many blocks of data.
-#[must_use]
 pub fn header_bytes(kind: BatchKind, descriptors: usize, data_blocks: usize) -> u32 {
     let descriptor_bytes = descriptors * kind.descriptor_bytes() + data_blocks * CRC_BYTES;
     let bytes = (layout::BYTES + descriptor_bytes).next_multiple_of(BATCH_ALIGNMENT as usize);
@@ -68,30 +66,27 @@ impl<'a> BatchEncoder<'a> {
         self.push(BatchKind::Writes, block, blocks, DescriptorKind::Zero);
     }
 
-    /// A block that was written as `seq` at `time`, moved here.
-    pub fn push_relocated(&mut self, block: u64, seq: Seq, time: WallTime, crc: u32) {
+    /// A block that was written as `seq`, moved here.
+    pub fn push_relocated(&mut self, block: u64, seq: Seq, crc: u32) {
         self.push(BatchKind::Relocated, block, 1, DescriptorKind::Data);
-        self.push_origin(seq, time);
+        self.push_origin(seq, 0);
         self.push_crcs(&[crc]);
     }
 
-    /// Zeros that were written as `seq` at `time`, moved here.
-    pub fn push_relocated_zero(&mut self, block: u64, blocks: u32, seq: Seq, time: WallTime) {
+    /// Zeros that were written as `seq`, moved here.
+    pub fn push_relocated_zero(&mut self, block: u64, blocks: u32, seq: Seq) {
         self.push(BatchKind::Relocated, block, blocks, DescriptorKind::Zero);
-        self.push_origin(seq, time);
+        self.push_origin(seq, 0);
     }
 
     /// A name of the block of a shared batch: it was written as `seq` of a timeline.
     pub fn push_shared(&mut self, block: u64, seq: Seq, timeline: u64, crc: u32) {
         self.push(BatchKind::Shared, block, 1, DescriptorKind::Data);
-        assert!(Seq::ZERO < seq && seq <= Seq::MAX, "seq {seq}");
-        self.buffer.extend_from_slice(&seq.0.to_le_bytes());
-        self.buffer.extend_from_slice(&timeline.to_le_bytes());
+        self.push_origin(seq, timeline);
         self.push_crcs(&[crc]);
     }
 
     /// Descriptors so far.
-    #[must_use]
     pub fn op_count(&self) -> u32 {
         self.op_count
     }
@@ -134,10 +129,11 @@ impl<'a> BatchEncoder<'a> {
         }
     }
 
-    fn push_origin(&mut self, seq: Seq, time: WallTime) {
+    /// What follows in descriptors of relocated blocks (with 0) and of shared ones.
+    fn push_origin(&mut self, seq: Seq, timeline: u64) {
         assert!(Seq::ZERO < seq && seq <= Seq::MAX, "seq {seq}");
         self.buffer.extend_from_slice(&seq.0.to_le_bytes());
-        self.buffer.extend_from_slice(&time.as_nanos().to_le_bytes());
+        self.buffer.extend_from_slice(&timeline.to_le_bytes());
     }
 
     #[inline]

@@ -24,7 +24,6 @@ pub struct LeafBuilder {
 
 impl LeafBuilder {
     /// Without entries yet, for a map with extents of that size.
-    #[must_use]
     pub fn new(extent: MapExtent) -> LeafBuilder {
         LeafBuilder {
             extent,
@@ -50,7 +49,6 @@ impl LeafBuilder {
     }
 
     /// The first entry.
-    #[must_use]
     pub fn first(&self) -> Option<&Entry> {
         self.entries.first()
     }

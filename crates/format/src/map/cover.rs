@@ -13,7 +13,6 @@ pub struct Cover {
 
 /// Covers `blocks` blocks from `first` on with as few keys as there can be: at most 1022 of any
 /// level (16 of level 4). Asserts that the range ends within 2^40 blocks.
-#[must_use]
 pub fn cover(first: Lba, blocks: BlockCount) -> Cover {
     let end = first.0.checked_add(blocks.0).filter(|end| *end <= 1 << BLOCK_BITS);
     Cover { next: first.0, end: end.expect("a range within 2^40 blocks") }

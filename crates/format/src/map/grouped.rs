@@ -4,8 +4,6 @@
 //!    the page are they grouped. So decoding needs no page but one, and the order is exact.
 //! 2. Records are in the order of (extent, seq descending, first block).
 
-use std::fmt::Write as _;
-
 use units::Seq;
 
 use super::places::{Places, Stride};
@@ -238,28 +236,6 @@ impl GroupedPage {
         let (record, block) = self.place_of(i);
         let key = decode_key(record);
         (Key { index: key.index + block as u64, ..key }, decode_seq(record))
-    }
-
-    /// The records as text, one a line.
-    pub(super) fn explain(&self) -> String {
-        let (entries, records) = (self.len(), self.offsets.len());
-        let mut text = format!("extent leaf page of {entries} entries in {records} records\n");
-        for record in (0..records).map(|record| self.record(record)) {
-            let (key, seq, places) =
-                (decode_key(record), decode_seq(record), decode_places(record));
-            let first = places.first;
-            write!(text, "  {key}, seq {seq}: {first}").expect("a String takes all");
-            if key.level == 0 {
-                let (mask, stride) = (places.mask, format!("{:?}", places.stride).to_lowercase());
-                write!(text, ", mask {mask:#06x}, stride {stride}").expect("a String takes all");
-            }
-            let crcs = record[layout::RECORD_BYTES..record_bytes(&places)].chunks_exact(CRC_BYTES);
-            for crc in crcs.map(|crc| u32::from_le_bytes(crc.try_into().expect("four bytes"))) {
-                write!(text, ", {crc:#010x}").expect("a String takes all");
-            }
-            text.push('\n');
-        }
-        text
     }
 
     /// The record that tells of entry `i`, and the block of its extent.

@@ -1,7 +1,5 @@
 //! Leaf pages: up to 184 entries of a run, in order; or more of them, grouped (`grouped`).
 
-use std::fmt::Write as _;
-
 use units::Seq;
 
 use super::grouped::{EXTENT_LEAF, GroupedPage};
@@ -41,7 +39,6 @@ struct PlainPage {
 
 impl LeafPage {
     /// The page of these entries. Asserts that they are 1 to 184, sound, and in order.
-    #[must_use]
     pub fn encode(address: PageAddress, entries: &[Entry]) -> Box<[u8; PAGE_BYTES]> {
         assert!(entries.len() <= LEAF_ENTRIES_MAX, "{} entries", entries.len());
         let mut bytes = zeroed_page();
@@ -78,7 +75,6 @@ impl LeafPage {
 
     /// The number of entries, at least 1.
     #[inline]
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a leaf is never empty")]
     pub fn len(&self) -> usize {
         match &self.0 {
@@ -88,13 +84,11 @@ impl LeafPage {
     }
 
     /// Whether its entries are grouped by extents.
-    #[must_use]
     pub fn is_grouped(&self) -> bool {
         matches!(self.0, Form::Grouped(_))
     }
 
     /// Bytes of memory on the heap.
-    #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match &self.0 {
             Form::Plain(_) => PAGE_BYTES,
@@ -104,7 +98,6 @@ impl LeafPage {
 
     /// Entry `i`. Panics if there are not so many.
     #[inline]
-    #[must_use]
     pub fn get(&self, i: usize) -> Entry {
         match &self.0 {
             Form::Plain(page) => page.get(i),
@@ -115,36 +108,18 @@ impl LeafPage {
     /// The index of the first entry at or after (`key`, `seq`): of this key with this or a lower
     /// seq, or of a later key. `len()` if there is none.
     #[inline]
-    #[must_use]
     pub fn seek(&self, key: Key, seq: Seq) -> usize {
         self.seek_from(0, key, seq)
     }
 
     /// As `seek`, for callers that know that all entries before `from` are before the place.
     #[inline]
-    #[must_use]
     pub fn seek_from(&self, from: usize, key: Key, seq: Seq) -> usize {
         let is_before = |(found, of): (Key, Seq)| found < key || (found == key && of > seq);
         match &self.0 {
             Form::Plain(page) => search(from, page.count, |i| is_before(page.key_and_seq(i))),
             Form::Grouped(page) => search(from, page.len(), |i| is_before(page.key_and_seq(i))),
         }
-    }
-
-    /// The entries as text, one a line; grouped entries one record a line.
-    #[must_use]
-    pub fn explain(&self) -> String {
-        let page = match &self.0 {
-            Form::Plain(page) => page,
-            Form::Grouped(page) => return page.explain(),
-        };
-        let mut text = format!("leaf page of {} entries\n", page.count);
-        for i in 0..page.count {
-            let Entry { key, seq, location, crc } = page.get(i);
-            writeln!(text, "  {key}, seq {seq}: {location}, crc {crc:#010x}")
-                .expect("a String takes all");
-        }
-        text
     }
 }
 

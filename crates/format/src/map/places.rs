@@ -24,7 +24,6 @@ pub enum Stride {
 
 impl Stride {
     /// The one with that number.
-    #[must_use]
     pub fn from_number(number: u8) -> Option<Stride> {
         [Stride::Extent, Stride::Dense, Stride::Homes].into_iter().find(|s| *s as u8 == number)
     }
@@ -56,7 +55,6 @@ pub struct Places {
 impl Places {
     /// The place of one block.
     #[inline]
-    #[must_use]
     pub fn one(block: usize, location: Location) -> Places {
         assert!(block < MapExtent::BLOCKS_MAX, "block {block} of an extent");
         Places { first: location, stride: Stride::Extent, mask: 1 << block }
@@ -64,7 +62,6 @@ impl Places {
 
     /// The place of a block. Asserts that it is in the mask.
     #[inline]
-    #[must_use]
     pub fn location(&self, block: usize) -> Location {
         assert!(self.mask >> block & 1 == 1, "block {block} of {:#018b}", self.mask);
         if self.first.is_hole() {
@@ -79,7 +76,6 @@ impl Places {
 
     /// How many blocks in the mask are before this one: which of the checksums is its.
     #[inline]
-    #[must_use]
     pub fn position(&self, block: usize) -> usize {
         (self.mask & ((1 << block) - 1)).count_ones() as usize
     }
@@ -139,7 +135,6 @@ impl Places {
     }
 
     /// Whether all of it is in range: for what was read.
-    #[must_use]
     pub fn is_valid(&self) -> bool {
         if self.mask == 0 || !self.first.is_valid() {
             return false;

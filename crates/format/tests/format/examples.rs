@@ -10,7 +10,6 @@ use hindsight_format::run::{IndexEntry, IndexPage, RunFooter};
 use hindsight_format::segment::SegmentHeader;
 use hindsight_format::superblock::Superblock;
 use hindsight_format::time::{TimeEntry, TimePage};
-use hindsight_format::trace::{FrameEncoder, Request, RequestKind, TraceHeader};
 use hindsight_format::{Location, PageAddress};
 use units::{Lba, MapExtent, Seq, WallTime};
 
@@ -74,7 +73,6 @@ pub fn segment() -> SegmentHeader {
         nonce: 0xfeed_beef_0bad_cafe,
         created: TIME,
         first_seq: Seq(121),
-        voids: Some((Seq(101), Seq(120))),
     }
 }
 
@@ -105,8 +103,7 @@ pub fn batch_of_writes() -> Vec<u8> {
 pub fn batch_of_relocated_blocks() -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut encoder = BatchEncoder::new(&mut bytes);
-    let time = WallTime::from_nanos(TIME.as_nanos() - 1_000_000_000);
-    encoder.push_relocated(9, Seq(55), time, block_crc(&[0x5a; 4096]));
+    encoder.push_relocated(9, Seq(55), block_crc(&[0x5a; 4096]));
     encoder.finish(&batch_header(BatchKind::Relocated));
     bytes
 }
@@ -194,34 +191,6 @@ pub fn time_entries() -> Vec<TimeEntry> {
 
 pub fn time_page() -> Box<[u8; 4096]> {
     TimePage::encode(page(0), &time_entries())
-}
-
-pub fn trace() -> Vec<u8> {
-    let read = Request {
-        time_ns: 0,
-        device: 0,
-        kind: RequestKind::Read,
-        is_fua: false,
-        offset_bytes: 8192,
-        length_bytes: 4096,
-    };
-    let write = Request {
-        time_ns: 1_000_000,
-        kind: RequestKind::Write,
-        is_fua: true,
-        offset_bytes: 12288,
-        ..read
-    };
-    let flush =
-        Request { time_ns: 1_000_500, device: 1, kind: RequestKind::Flush, ..Request::default() };
-    let mut encoder = FrameEncoder::default();
-    for request in [read, write, flush] {
-        encoder.push_request(&request);
-    }
-    let header = TraceHeader { start: TIME.as_nanos() }.encode().to_vec();
-    let names = [FrameEncoder::name("sda", 0), FrameEncoder::name("sdb", 1)].concat();
-    let requests = encoder.requests(0).to_vec();
-    [header, names, requests, FrameEncoder::end(3, 1_000_500)].concat()
 }
 
 pub fn parity_record() -> Record {

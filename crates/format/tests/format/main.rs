@@ -6,6 +6,9 @@ mod explain;
 mod layers;
 mod limits;
 mod packs;
+mod page;
 mod pages;
 mod round_trip;
 mod values;
+
+use hindsight_format::field::Field;

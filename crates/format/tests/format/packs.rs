@@ -54,7 +54,6 @@ fn a_full_pack_comes_back_in_a_fraction_of_its_bytes() {
             assert_eq!(again.find(version.block, version.seq), Some(block));
         }
         assert_eq!(again.find(9, Seq(1)), None);
-        assert!(header.explain().contains("versions              32"));
     }
 }
 

@@ -56,11 +56,9 @@ pub fn superblock() -> impl Strategy<Value = Superblock> {
 }
 
 pub fn segment() -> impl Strategy<Value = SegmentHeader> {
-    let voids =
-        prop_oneof![Just(None), (seq(), seq()).prop_map(|(a, b)| Some((a.min(b), a.max(b)))),];
     let numbers = (any::<u128>(), 1..=SEGMENT_NUMBER_MAX, 1_u32.., any::<u64>(), any::<u64>());
-    (numbers, time(), seq(), voids).prop_map(
-        |((pool_id, segment, zone, log, nonce), created, first_seq, voids)| SegmentHeader {
+    (numbers, time(), seq()).prop_map(
+        |((pool_id, segment, zone, log, nonce), created, first_seq)| SegmentHeader {
             pool_id,
             segment,
             zone,
@@ -68,7 +66,6 @@ pub fn segment() -> impl Strategy<Value = SegmentHeader> {
             nonce,
             created,
             first_seq,
-            voids,
         },
     )
 }
@@ -77,7 +74,6 @@ pub fn segment() -> impl Strategy<Value = SegmentHeader> {
 #[derive(Clone, Debug)]
 pub struct Operation {
     pub seq: Seq,
-    pub time: WallTime,
     pub block: u64,
     pub blocks: u32,
     /// None for zeros.
@@ -87,10 +83,10 @@ pub struct Operation {
 pub fn operations(relocated: bool) -> impl Strategy<Value = Vec<Operation>> {
     let crcs_max = if relocated { 1 } else { 40_usize };
     let crcs = prop_oneof![Just(None), vec(any::<u32>(), 1..=crcs_max).prop_map(Some)];
-    let operation = (seq(), time(), 0..(1_u64 << 40) - 100_000, 1..100_000_u32, crcs).prop_map(
-        |(seq, time, block, blocks, crcs)| {
+    let operation = (seq(), 0..(1_u64 << 40) - 100_000, 1..100_000_u32, crcs).prop_map(
+        |(seq, block, blocks, crcs)| {
             let blocks = crcs.as_ref().map_or(blocks, |crcs| crcs.len() as u32);
-            Operation { seq, time, block, blocks, crcs }
+            Operation { seq, block, blocks, crcs }
         },
     );
     vec(operation, 0..40)

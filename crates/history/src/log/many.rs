@@ -43,7 +43,6 @@ pub struct AppendedRun<'l> {
 
 impl AppendedRun<'_> {
     /// Where they were written.
-    #[must_use]
     pub fn segment(&self) -> &Arc<Segment> {
         &self.appended.segment
     }

@@ -179,7 +179,6 @@ pub struct SliceCursor<'a>(&'a [Entry]);
 
 impl<'a> SliceCursor<'a> {
     /// A cursor at the first entry. Asserts that they are in order.
-    #[must_use]
     pub fn new(entries: &'a [Entry]) -> SliceCursor<'a> {
         assert!(entries.is_sorted_by(|a, b| a.order() < b.order()), "entries in order");
         SliceCursor(entries)

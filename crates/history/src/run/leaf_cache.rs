@@ -44,7 +44,6 @@ pub struct LeafCache {
 
 impl LeafCache {
     /// A cache of at most so many bytes (never less than one leaf for each of its 16 locks).
-    #[must_use]
     pub fn new(bytes_max: usize) -> LeafCache {
         let bytes_per_shard = (bytes_max / SHARDS).max(LEAF_COST_BYTES);
         let shards = (0..SHARDS).map(|_| Mutex::new(Shard::default())).collect();
@@ -52,7 +51,6 @@ impl LeafCache {
     }
 
     /// Bytes of memory in use.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().bytes).sum()
     }

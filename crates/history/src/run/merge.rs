@@ -22,7 +22,6 @@ pub struct MergeIter<S: EntrySource> {
 
 impl<S: EntrySource> MergeIter<S> {
     /// Begins where the sources stand.
-    #[must_use]
     pub fn new(sources: Vec<S>) -> MergeIter<S> {
         let head = |(i, source): (usize, &S)| source.peek().map(|entry| head(i, &entry));
         let heads = sources.iter().enumerate().filter_map(head).collect();

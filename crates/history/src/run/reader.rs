@@ -57,21 +57,13 @@ impl Run {
     }
 
     /// The run's number.
-    #[must_use]
     pub fn number(&self) -> u64 {
         self.address.run
     }
 
     /// The summary of its content.
-    #[must_use]
     pub fn summary(&self) -> RunSummary {
         RunSummary::of(self.address.run, &self.footer)
-    }
-
-    /// Bytes of memory that its index takes; 0 until it is first used.
-    #[must_use]
-    pub fn index_bytes(&self) -> usize {
-        self.index.get().map_or(0, |index| index.len() * 12)
     }
 
     /// Verifies every page of the run, and that together they hold what the footer says.

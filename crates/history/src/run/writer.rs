@@ -68,7 +68,6 @@ impl<S: PageSink> RunWriter<S> {
     }
 
     /// Entries so far.
-    #[must_use]
     pub fn entries(&self) -> u64 {
         self.entries
     }

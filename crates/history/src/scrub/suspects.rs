@@ -16,7 +16,6 @@ pub struct Suspects(BTreeMap<u64, Vec<Range<u32>>>);
 
 impl Suspects {
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -38,7 +37,6 @@ impl Suspects {
     }
 
     /// Whether a block or pack there touches one.
-    #[must_use]
     pub fn has(&self, location: Location) -> bool {
         let Some(ranges) = self.0.get(&location.segment()) else { return false };
         let from = location.offset_bytes();

@@ -201,8 +201,8 @@ fn shown(context: &Context) -> Answer<api::Pool> {
     shown.members = pool.members().into_iter().map(convert::member).collect();
     shown.members.extend(pool.spares().into_iter().map(convert::spare));
     shown.behind_bytes = pool.behind_bytes();
-    shown.scrub = pool.scrub_info().map(convert::scrub);
-    shown.scrub_every = pool.scrub_every_ns().map(Span).map(api::SpanInput);
+    shown.scrub = pool.scrubs().info().map(convert::scrub);
+    shown.scrub_every = pool.scrubs().every_ns().map(Span).map(api::SpanInput);
     let rates = pool.rates();
     shown.scrub_rate_bytes = rates.scrub.map(NonZeroU64::get);
     shown.rebuild_rate_bytes = rates.rebuild.map(NonZeroU64::get);
@@ -233,7 +233,8 @@ pub(super) async fn audit(
             content_type = "application/problem+json"),
     ))]
 pub(super) async fn scrub(State(context): State<Context>) -> Answer<Begun> {
-    let scrub = |context: &Context| Ok(begun(convert::scrub_job(&context.pool().start_scrub()?)));
+    let scrub =
+        |context: &Context| Ok(begun(convert::scrub_job(&context.pool().scrubs().start()?)));
     context.engine(scrub).await
 }
 
@@ -245,7 +246,7 @@ pub(super) async fn scrub(State(context): State<Context>) -> Answer<Begun> {
             content_type = "application/problem+json"),
     ))]
 pub(super) async fn stop_scrub(State(context): State<Context>) -> Answer<Json<api::Scrub>> {
-    let stop = |context: &Context| Ok(convert::scrub(context.pool().stop_scrub()?));
+    let stop = |context: &Context| Ok(convert::scrub(context.pool().scrubs().stop()?));
     context.engine(stop).await.map(Json)
 }
 
@@ -261,7 +262,7 @@ pub(super) async fn set_scrub(
 ) -> Answer<Json<SetScrub>> {
     context
         .engine(move |context| {
-            context.pool().set_scrub_every(body.every.map(|every| every.0.0))?;
+            context.pool().scrubs().set_every(body.every.map(|every| every.0.0))?;
             Ok(body)
         })
         .await

@@ -11,9 +11,9 @@ use axum::body::Body as AxumBody;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use format::trace::{FRAME_HEADER_BYTES, FrameEncoder, REQUEST_BYTES_MAX, TraceHeader};
 use hyper::body::{Body, Bytes, Frame};
 use tokio::time::{Interval, MissedTickBehavior, interval};
+use trace::native::{FRAME_HEADER_BYTES, FrameEncoder, REQUEST_BYTES_MAX, TraceHeader};
 use units::{Size, Span};
 use volume::Volume;
 

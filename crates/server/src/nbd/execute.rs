@@ -75,7 +75,7 @@ struct Turn<'s> {
     taps: &'s Taps,
     meter: Option<&'s VolumeMeter>,
     /// Requests of this turn that the meter has still to see.
-    seen: &'s mut Vec<format::trace::Request>,
+    seen: &'s mut Vec<trace::Request>,
     facts: Facts,
     style: ReplyStyle,
     output: &'s mut Output,

@@ -85,7 +85,7 @@ pub(super) struct Session {
     pub(super) group: GroupMemory,
     pub(super) tally: Tally,
     pub(super) meter: Option<Arc<VolumeMeter>>,
-    pub(super) seen: Vec<format::trace::Request>,
+    pub(super) seen: Vec<trace::Request>,
     receiving: Receiving,
     phase: Phase,
     /// The client sends no more.

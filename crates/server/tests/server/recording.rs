@@ -6,7 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 
 use api::{Client, ClientError, ProblemKind, RecordQuery, Rename};
-use format::trace::{Frame, FrameHeader, FrameKind, Request, RequestKind, TraceHeader};
+use trace::native::{Frame, FrameHeader, FrameKind, TraceHeader};
+use trace::{Request, RequestKind};
 
 use crate::fixture::{Fixture, NBD_READ, NBD_WRITE, attach, kind, nbd_request, new_volume};
 

@@ -43,7 +43,7 @@ pub(super) fn format(name: &str, bytes: &[u8]) -> Result<Format> {
 }
 
 fn by_magic(bytes: &[u8]) -> Option<Format> {
-    if bytes.starts_with(&format::trace::TRACE_MAGIC) {
+    if bytes.starts_with(&crate::native::TRACE_MAGIC) {
         return Some(Format::Hindsight);
     }
     if super::blktrace::is_record(bytes) {

@@ -3,11 +3,11 @@
 
 use std::io::Read;
 
-use format::FormatError;
-use format::trace::{
+use crate::native::{
     FRAME_HEADER_BYTES, FRAME_PAYLOAD_BYTES_MAX, Frame, FrameHeader, FrameKind, TRACE_HEADER_BYTES,
     TraceHeader,
 };
+use format::FormatError;
 
 use super::{Decoder, Input, Shared, Spot, cannot_read};
 use crate::Request;

@@ -5,5 +5,10 @@ mod changing;
 mod damage;
 mod generators;
 mod model;
+mod native;
+#[path = "../../../format/tests/format/page.rs"]
+mod page;
 mod reading;
 mod traces;
+
+use format::field::Field;

@@ -99,18 +99,15 @@ impl CatalogueMedia {
         write_superblock(&*self.device, &state.superblock)
     }
 
-    /// Adds an incompatible feature to the superblock, durably and in both pairs of copies, so that
-    /// a program that does not know it finds no copy without it.
+    /// Adds incompatible features to the superblock, durably and in both pairs of copies, so that a
+    /// program that does not know them finds no copy without them.
     ///
     /// # Errors
     /// The device's.
-    pub fn add_feature(&self, feature: u64) -> block::Result<()> {
+    pub fn add_features(&self, features: u64) -> block::Result<()> {
         let mut state = self.state.lock();
-        if state.superblock.features_incompatible & feature != 0 {
-            return Ok(());
-        }
         let mut superblock = state.superblock.clone();
-        superblock.features_incompatible |= feature;
+        superblock.features_incompatible |= features;
         for _ in 0..2 {
             superblock.generation += 1;
             write_superblock(&*self.device, &superblock)?;

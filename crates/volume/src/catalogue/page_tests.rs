@@ -3,20 +3,20 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
-use redb::{Key, TableDefinition, TableHandle, Value};
+use format::superblock::{FEATURE_TABLES, Superblock};
 use serde::Serialize;
+use units::WallTime;
 
 use super::{
-    AUDIT, BASES, COMPACTIONS, CURRENT, CompactionRecord, ConversionRecord, EventRecord, FIGURES,
-    GROUP_SCHEDULES, GROUP_VERSIONS, GROUPS, GraceRecord, GroupRecord, GroupVersionRecord,
-    MAP_RUNS, MARKS, MarkRecord, NUMBERS, OPEN_FILES, RunRecord, SAMPLES, SCHEDULES, SCRUBS,
-    SEGMENTS, SPARES, ScheduleRecord, ScheduledRecord, ScrubPhase, ScrubRecord,
-    ScrubScheduleRecord, SegmentRecord, SourceRecord, TIME_RUNS, TIMELINES, TimelineRecord,
-    TrashRecord, VERSIONS, VOLUMES, VersionRecord, VolumeRecord,
+    Catalogue, CatalogueMedia, CompactionRecord, ConversionRecord, EventRecord, GraceRecord,
+    GroupRecord, GroupVersionRecord, MarkRecord, RunRecord, Sample, ScheduleRecord,
+    ScheduledRecord, ScrubPhase, ScrubRecord, ScrubScheduleRecord, SegmentRecord, SourceRecord,
+    TimelineRecord, TrashRecord, VersionRecord, VolumeRecord, tables,
 };
+use crate::ErrorKind;
 use crate::pool::run_figures::{Figures, SpanFigures};
-use crate::pool::samples::Sample;
 use crate::retention::keep_rules::KeepRules;
 use crate::retention::open_files::OpenFiles;
 use crate::types::{
@@ -43,39 +43,11 @@ fn quoted(cell: &str) -> String {
     cell.split('`').nth(1).unwrap_or_else(|| panic!("nothing is quoted in {cell}")).to_owned()
 }
 
-fn typed<K: Key + 'static, V: Value + 'static>(table: TableDefinition<'_, K, V>) -> Vec<String> {
-    let types = [K::type_name(), V::type_name()].map(|name| name.name().to_owned());
-    vec![table.name().to_owned(), types[0].clone(), types[1].clone()]
-}
-
 #[test]
 fn the_page_names_every_table_and_its_types() {
     let told: Vec<Vec<String>> =
         rows("Tables").iter().map(|row| row.iter().map(|cell| quoted(cell)).collect()).collect();
-    let code = vec![
-        typed(NUMBERS),
-        typed(VOLUMES),
-        typed(TIMELINES),
-        typed(SEGMENTS),
-        typed(SPARES),
-        typed(MAP_RUNS),
-        typed(TIME_RUNS),
-        typed(VERSIONS),
-        typed(MARKS),
-        typed(CURRENT),
-        typed(BASES),
-        typed(SCHEDULES),
-        typed(COMPACTIONS),
-        typed(GROUPS),
-        typed(GROUP_VERSIONS),
-        typed(GROUP_SCHEDULES),
-        typed(OPEN_FILES),
-        typed(AUDIT),
-        typed(FIGURES),
-        typed(SAMPLES),
-        typed(SCRUBS),
-    ];
-    assert_eq!(told, code);
+    assert_eq!(told, tables::types());
 }
 
 fn fields(record: &str, value: &impl Serialize) -> Vec<(String, String)> {
@@ -306,4 +278,49 @@ fn the_page_tells_the_places_in_a_segment_record() {
     }
     assert_eq!(at, SegmentRecord::BYTES);
     assert_eq!(SegmentRecord::decode(&bytes), Some(record));
+}
+
+/// A catalogue of its own, with so many features.
+fn media(features_incompatible: u64) -> CatalogueMedia {
+    let superblock = Superblock {
+        format_version: format::FORMAT_VERSION,
+        features_compatible: 0,
+        features_read_only: 0,
+        features_incompatible,
+        generation: 0,
+        pool_id: 1,
+        zone_bytes: 1 << 20,
+        device_bytes: 16 << 20,
+        created: WallTime::from_nanos(0),
+        secret: 1,
+        catalogue_bytes: 0,
+        catalogue_zones: Vec::new(),
+    };
+    let mut zones = 1..16;
+    let take_zone = move || zones.next().ok_or_else(|| std::io::ErrorKind::StorageFull.into());
+    let device = Arc::new(block::MemoryDevice::new(16 << 20));
+    CatalogueMedia::new(device, superblock, Box::new(take_zone))
+}
+
+#[test]
+fn a_table_that_is_not_there_is_damage_once_all_are_and_empty_before() {
+    for features in [0, FEATURE_TABLES] {
+        let media = media(features);
+        let catalogue = Catalogue::create(media.clone()).expect("made");
+        let commit = catalogue.begin().expect("begun");
+        let was_there = commit.transaction.delete_table(tables::GROUPS.definition());
+        assert!(was_there.expect("deleted"));
+        commit.commit().expect("durable");
+        drop(catalogue);
+        let opened = Catalogue::open(media, &mut |_, _| ());
+        if features == FEATURE_TABLES {
+            assert_eq!(opened.err().map(|e| e.kind), Some(ErrorKind::Corrupt));
+            continue;
+        }
+        let mut catalogue = opened.expect("opened");
+        assert_eq!(catalogue.all(tables::GROUPS).expect("none yet"), []);
+        catalogue.make_tables().expect("made");
+        catalogue.has_all_tables = true;
+        assert_eq!(catalogue.all(tables::GROUPS).expect("there"), []);
+    }
 }

@@ -464,3 +464,16 @@ pub struct ScrubScheduleRecord {
     /// When that was set.
     pub set_ns: u64,
 }
+
+/// The space in use at some time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sample {
+    /// Bytes of zones in use.
+    pub pool_bytes: u64,
+    /// Volume ids and bytes of their logs that the map points to.
+    pub volumes: Vec<(u64, u64)>,
+    /// Volume ids and bytes of their history, as far as that was measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<(u64, u64)>,
+}

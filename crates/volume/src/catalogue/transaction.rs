@@ -12,7 +12,7 @@ use std::sync::Arc;
 use env::{Rank, RankedGuard, RankedMutex};
 
 use crate::caller::caller;
-use crate::catalogue::{Commit, Numbers, VolumeRecord};
+use crate::catalogue::{Commit, Numbers, VolumeRecord, tables};
 use crate::core::Core;
 use crate::types::AuditRecord;
 use crate::{Error, Result};
@@ -99,14 +99,15 @@ impl<'a> Transaction<'a> {
     /// Those of the catalogue.
     pub fn audit(&mut self, action: &str, volume: &str, detail: String) -> Result<()> {
         self.numbers.audit += 1;
-        self.put_audit(&AuditRecord {
+        let record = AuditRecord {
             number: self.numbers.audit,
             time_ns: self.core.machine.clock.wall().as_nanos(),
             action: action.to_owned(),
             volume: volume.to_owned(),
             detail,
             caller: caller(),
-        })
+        };
+        self.put(tables::AUDIT, record.number, &record)
     }
 
     /// Makes it durable, and takes up the records.
@@ -126,7 +127,7 @@ impl<'a> Transaction<'a> {
         let Transaction { records, core, numbers, commit } = self;
         let outcome = records
             .iter()
-            .try_for_each(|(_, record)| commit.put_volume(record))
+            .try_for_each(|(_, record)| commit.put(tables::VOLUMES, record.id, record))
             .and_then(|()| core.sample(&commit))
             .and_then(|()| commit.put_numbers(&numbers))
             .and_then(|()| commit.commit());

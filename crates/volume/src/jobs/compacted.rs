@@ -11,10 +11,9 @@
 //!    which no merge failed and none was short of room.
 //! 2. No moment depends on any of it: versions are where the map says, raw or packed.
 
-use format::superblock::FEATURE_PACKS;
 use units::Seq;
 
-use crate::catalogue::CompactionRecord;
+use crate::catalogue::{CompactionRecord, tables};
 use crate::retention::Retention;
 use crate::types::{Compaction, CompactionInfo};
 use crate::{Error, ErrorKind, Result};
@@ -27,7 +26,6 @@ impl Retention {
     /// `NotFound`; `Refused` or `Io`.
     pub fn compact_version(&self, number: u64, wish: Compaction) -> Result<CompactionInfo> {
         self.check_open()?;
-        self.core.announce(FEATURE_PACKS)?;
         let pins = self.pins().lock();
         if pins.version(number).is_none() {
             let text = format!("{} has no version {number}", self.name);
@@ -36,7 +34,7 @@ impl Retention {
         let asked_ns = self.core.machine.clock.wall().as_nanos();
         let record = CompactionRecord { wish, asked_ns, done: false, packed: 0, raw: 0 };
         let mut tx = self.begin()?;
-        tx.put_compaction(self.id, number, &record)?;
+        tx.put(tables::COMPACTIONS, (self.id, number), &record)?;
         let action = match wish {
             Compaction::Compacted => "version-compact",
             Compaction::Uncompacted => "version-uncompact",
@@ -111,7 +109,7 @@ impl Retention {
             let Some(record) = self.compaction_queue().record(number) else { continue };
             let record = pass.done(number, record);
             let CompactionRecord { packed, raw, .. } = record;
-            tx.put_compaction(self.id, number, &record)?;
+            tx.put(tables::COMPACTIONS, (self.id, number), &record)?;
             let (action, detail) = match record.wish {
                 Compaction::Compacted if packed == 0 => {
                     ("not-compacted", "nothing packed".to_owned())

@@ -7,7 +7,7 @@ use env::{Rank, RankedMutex};
 use units::{Seq, WallTime};
 
 use crate::Result;
-use crate::catalogue::{Commit, CompactionRecord};
+use crate::catalogue::{Commit, CompactionRecord, all_of, tables};
 use crate::retention::pins::Pins;
 use crate::types::{Compaction, CompactionInfo, CompactionState};
 
@@ -206,7 +206,7 @@ impl Compactions {
     pub fn remove(&self, volume: u64, gone: &BTreeSet<u64>, commit: &Commit) -> Result<()> {
         let state = self.state.lock();
         let known = state.asked.keys().filter(|number| gone.contains(number));
-        known.copied().try_for_each(|number| commit.remove_compaction(volume, number))
+        known.copied().try_for_each(|number| commit.remove(tables::COMPACTIONS, (volume, number)))
     }
 
     /// The same, in memory.
@@ -223,7 +223,7 @@ impl Compactions {
     pub fn remove_all(&self, volume: u64, commit: &Commit) -> Result<()> {
         match self.state.lock().asked.is_empty() {
             true => Ok(()),
-            false => commit.remove_compactions(volume),
+            false => commit.remove_all(tables::COMPACTIONS, all_of(volume)),
         }
     }
 

@@ -5,7 +5,6 @@ pub mod progress;
 use std::sync::atomic::Ordering;
 
 use format::pack::PackEncoding;
-use format::superblock::FEATURE_PACKS;
 use history::{By, Content, Segment, Timeline};
 use units::{BLOCK_BYTES, Seq, WallTime};
 
@@ -50,18 +49,6 @@ pub fn setting(
 }
 
 impl Retention {
-    /// Before a change: refuses what cannot be, and announces what the pool does not know yet.
-    ///
-    /// # Errors
-    /// Those of `setting`; `Refused` or `Io`.
-    pub(crate) fn prepare_encoding(&self, change: EncodingChange) -> Result<()> {
-        let before = self.record.lock().encoding;
-        match setting(before, change)? {
-            Some(_) if before.is_none() => self.core.announce(FEATURE_PACKS),
-            _ => Ok(()),
-        }
-    }
-
     /// After a change is committed: what was left by another encoding may pay now.
     pub(crate) fn encode_anew(&self) {
         *self.encoding().lock() = EncodingState::default();

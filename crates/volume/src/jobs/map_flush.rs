@@ -16,7 +16,7 @@ use history::{Gate, Segment, StoredRun, TimeRun, Timeline, write_time_run};
 use units::Seq;
 
 use crate::Result;
-use crate::catalogue::{Commit, RunRecord, SegmentRecord};
+use crate::catalogue::{Commit, RunRecord, SegmentRecord, tables};
 use crate::pool::run_figures::Figures;
 use crate::retention::filter::{Nodes, sift};
 use crate::retention::needed::Needed;
@@ -230,13 +230,13 @@ impl Stream {
         let mut tx = self.core.begin()?;
         for part in written {
             if let Some(run) = &part.run {
-                tx.put_map_run(&record_of_run(run, part.timeline.id))?;
-                tx.put_figures(run.id, &part.figures)?;
+                tx.put(tables::MAP_RUNS, run.id, &record_of_run(run, part.timeline.id))?;
+                tx.put(tables::FIGURES, run.id, &part.figures)?;
             }
         }
         if let Some(WrittenTimes { run, joined }) = times {
-            joined.iter().try_for_each(|run| tx.remove_time_run(run.id))?;
-            tx.put_time_run(&record_of_times(run, self.id))?;
+            joined.iter().try_for_each(|run| tx.remove(tables::TIME_RUNS, run.id))?;
+            tx.put(tables::TIME_RUNS, run.id, &record_of_times(run, self.id))?;
         }
         for (segment, live, end, sealed) in &frozen.segments {
             let gone = dropped.get(&segment.number).copied().unwrap_or(0);
@@ -270,8 +270,8 @@ pub fn commit_segment(
         packed: segment.packed.load(Ordering::Acquire),
         shared: segment.shared,
     };
-    commit.remove_spare(segment.number)?;
-    commit.put_segment(segment.number, &record)
+    commit.remove(tables::SPARES, segment.number)?;
+    commit.put(tables::SEGMENTS, segment.number, &record)
 }
 
 /// The catalogue's record of a map run.

@@ -24,8 +24,8 @@ use history::{NO_LOG, Openable, RunBuilder, Segment, StoredRun, Timeline};
 use units::Seq;
 
 use crate::Result;
-use crate::catalogue::Commit;
 use crate::catalogue::transaction::Transaction;
+use crate::catalogue::{Commit, tables};
 use crate::core::Core;
 use crate::jobs::cleaning::Haste;
 use crate::jobs::dedup::moves::Moves;
@@ -469,8 +469,8 @@ impl MergeJob {
             tx.remove_map_run(input.id)?;
         }
         if let Some(run) = &run {
-            tx.put_map_run(&record_of_run(run, self.timeline.id))?;
-            tx.put_figures(run.id, &figures)?;
+            tx.put(tables::MAP_RUNS, run.id, &record_of_run(run, self.timeline.id))?;
+            tx.put(tables::FIGURES, run.id, &figures)?;
         }
         self.commit_moved(&tx, &moved)?;
         let dead = self.commit_changes(&tx, &changes)?;
@@ -500,7 +500,7 @@ impl MergeJob {
             let end = segment.end.load(Ordering::Acquire);
             commit_segment(commit, segment, live, end, true)?;
             if let Some(slab) = segment.slab {
-                commit.put_base(self.volume.id, slab, segment.number)?;
+                commit.put(tables::BASES, (self.volume.id, slab), &segment.number)?;
             }
         }
         Ok(())
@@ -523,10 +523,10 @@ impl MergeJob {
             let sealed = segment.sealed.load(Ordering::Acquire);
             let held = segment.held.load(Ordering::Acquire);
             if live == 0 && left == 0 && sealed && !held && segment.last_seq() <= flushed {
-                commit.remove_segment(number)?;
-                commit.remove_spare(number)?;
+                commit.remove(tables::SEGMENTS, number)?;
+                commit.remove(tables::SPARES, number)?;
                 if let Some(slab) = segment.slab {
-                    commit.remove_base(self.volume.id, slab)?;
+                    commit.remove(tables::BASES, (self.volume.id, slab))?;
                 }
                 dead.push(segment);
             } else {

@@ -4,6 +4,7 @@
 //! limit allows in it, but for one step and [`CREDIT_NS`] that were not used before.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// So much time that was not used may be used at once, in nanoseconds: whoever does the work looks
@@ -22,6 +23,15 @@ pub struct Meter {
     bytes_per_second: AtomicU64,
     /// When what was done is paid for, by the monotonic clock.
     paid_ns: AtomicU64,
+}
+
+/// The limits of scrubs and rebuilds.
+#[derive(Clone, Default)]
+pub struct Limits {
+    /// Of what a scrub reads, of all copies.
+    pub scrub: Arc<Meter>,
+    /// Of what a member that came back or takes another's place gets.
+    pub rebuild: Arc<Meter>,
 }
 
 impl Meter {

@@ -160,14 +160,13 @@ impl Mover {
         let header = relocated(segment, offset, self.timeline, entry.seq);
         let mut bytes = Vec::with_capacity(256);
         let mut encoder = BatchEncoder::new(&mut bytes);
-        let time = header.time;
         let block = entry.key.first_block().0;
         if entry.location.is_hole() {
             let blocks = u32::try_from(entry.key.blocks())
                 .expect("trims are logged in pieces below 2^32 blocks, so no key is of level 4");
-            encoder.push_relocated_zero(block, blocks, entry.seq, time);
+            encoder.push_relocated_zero(block, blocks, entry.seq);
         } else {
-            encoder.push_relocated(block, entry.seq, time, entry.crc);
+            encoder.push_relocated(block, entry.seq, entry.crc);
         }
         let sizes = encoder.finish(&header);
         (bytes, sizes.header_bytes)

@@ -7,8 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use env::{Rank, RankedMutex};
 
-use crate::types::Leisure;
-
 /// A pass may take at least this long, in nanoseconds, and at most so long.
 const ALLOWED_MIN_NS: u64 = 60_000_000_000;
 const ALLOWED_MAX_NS: u64 = 3_600_000_000_000;
@@ -50,6 +48,12 @@ impl Reclamation {
         self.pass.lock().press();
     }
 
+    /// The pass under way was given up: another one is wanted, which keeps the same limit.
+    pub fn want_again(&self) {
+        self.want();
+        self.pass.lock().again();
+    }
+
     /// Whether one was asked for.
     pub fn is_wanted(&self) -> bool {
         self.is_wanted.load(Ordering::Relaxed)
@@ -82,9 +86,10 @@ impl Reclamation {
         self.pass.lock().waited_ns(now_ns)
     }
 
-    /// How long the pass under way can wait for clients; `None` if it cannot.
-    pub fn leisure(&self, now_ns: u64) -> Option<Leisure> {
-        self.pass.lock().leisure(now_ns)
+    /// How long the pass under way has been going on, and how long it may wait for clients (0 is as
+    /// long as it likes); `None` if it cannot.
+    pub fn waits(&self, now_ns: u64) -> Option<(u64, u64)> {
+        self.pass.lock().waits(now_ns)
     }
 
     /// Notes whether background work met damage: then other volumes go first, and nothing of this
@@ -158,30 +163,33 @@ impl Pass {
         now_ns.saturating_sub(self.begun_ns.unwrap_or(0))
     }
 
+    /// The next one is for the same.
+    fn again(&mut self) {
+        self.is_next_pressed |= self.is_pressed;
+    }
+
     /// The next one keeps a limit.
     fn press(&mut self) {
         self.is_next_pressed = true;
     }
 
-    fn leisure(&self, now_ns: u64) -> Option<Leisure> {
+    fn waits(&self, now_ns: u64) -> Option<(u64, u64)> {
         let since_ns = self.begun_ns.map_or(0, |begun| now_ns.saturating_sub(begun));
-        (!self.is_pressed).then_some(Leisure { since_ns, allowed_ns: self.allowed_ns })
+        (!self.is_pressed).then_some((since_ns, self.allowed_ns))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{ALLOWED_MAX_NS, ALLOWED_MIN_NS, Pass};
-    use crate::types::Leisure;
-
     #[test]
     fn a_pass_may_take_as_long_as_it_took_to_come_due() {
         let mut pass = Pass::default();
-        assert_eq!(pass.leisure(7), Some(Leisure { since_ns: 0, allowed_ns: 0 }));
+        assert_eq!(pass.waits(7), Some((0, 0)));
         let mut now_ns = 5;
         pass.begin(now_ns);
         let allowed_ns = ALLOWED_MIN_NS;
-        assert_eq!(pass.leisure(8), Some(Leisure { since_ns: 3, allowed_ns }));
+        assert_eq!(pass.waits(8), Some((3, allowed_ns)));
         for (due_after, allowed_ns) in [
             (ALLOWED_MIN_NS / 2, ALLOWED_MIN_NS),
             (ALLOWED_MIN_NS * 2, ALLOWED_MIN_NS * 2),
@@ -189,13 +197,13 @@ mod tests {
         ] {
             now_ns += due_after;
             pass.begin(now_ns);
-            assert_eq!(pass.leisure(now_ns), Some(Leisure { since_ns: 0, allowed_ns }));
+            assert_eq!(pass.waits(now_ns), Some((0, allowed_ns)));
         }
         pass.press();
-        assert!(pass.leisure(now_ns).is_some(), "the next one");
+        assert!(pass.waits(now_ns).is_some(), "the next one");
         pass.begin(now_ns);
-        assert_eq!(pass.leisure(now_ns), None);
+        assert_eq!(pass.waits(now_ns), None);
         pass.begin(now_ns);
-        assert!(pass.leisure(now_ns).is_some(), "no longer");
+        assert!(pass.waits(now_ns).is_some(), "no longer");
     }
 }

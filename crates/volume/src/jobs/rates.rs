@@ -32,13 +32,13 @@ impl Engine {
     /// How fast scrubs and rebuilds may be.
     #[must_use]
     pub fn rates(&self) -> Rates {
-        Rates { scrub: self.scrub_rate.limit(), rebuild: self.members.rate.limit() }
+        Rates { scrub: self.limits.scrub.limit(), rebuild: self.limits.rebuild.limit() }
     }
 
     /// Changes that, from the next step on; it is not kept for the next opening.
     pub fn set_rates(&self, rates: Rates) {
-        self.scrub_rate.set(rates.scrub);
-        self.members.rate.set(rates.rebuild);
+        self.limits.scrub.set(rates.scrub);
+        self.limits.rebuild.set(rates.rebuild);
     }
 
     /// Changes some of that at somebody's request, which is written to the audit log first.
@@ -65,17 +65,11 @@ impl Engine {
             self.core.note("rates", "", told.join(", "))?;
         }
         if let Some(limit) = change.scrub {
-            self.scrub_rate.set(limit);
+            self.limits.scrub.set(limit);
         }
         if let Some(limit) = change.rebuild {
-            self.members.rate.set(limit);
+            self.limits.rebuild.set(limit);
         }
         Ok(self.rates())
-    }
-
-    /// How long a scrub has to wait for its limit, in nanoseconds.
-    #[must_use]
-    pub fn scrub_wait_ns(&self) -> u64 {
-        self.scrub_rate.wait_ns(self.core.machine.clock.monotonic_ns())
     }
 }

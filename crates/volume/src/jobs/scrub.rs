@@ -17,8 +17,8 @@ use history::{Scrub, ScrubMap, ScrubReport, Segment, Slot, Suspects, Version};
 use units::Seq;
 
 use crate::core::Core;
+use crate::jobs::scrub_plan::progress::Scrubs;
 use crate::names::VolumeName;
-use crate::pool::Engine;
 use crate::read::snapshot::Opening;
 use crate::types::{SettlePhase, Settling, Wait};
 use crate::{Error, ErrorKind, Result};
@@ -86,7 +86,7 @@ fn apart_in(
     (joined(apart), unread)
 }
 
-impl Engine {
+impl Scrubs {
     /// Looks at all copies of everything in segments and runs that touches some ranges of the
     /// device, or one copy where all of them are known to say the same. Losses and misreads count
     /// everywhere, or where it is asked about. `told` hears how many bytes were read, and how many

@@ -15,17 +15,23 @@ use block::BlockDevice;
 use history::{Loss, Scrub, ScrubReport, Suspects};
 use units::WallTime;
 
-use crate::catalogue::{ScrubPhase, ScrubRecord, ScrubScheduleRecord};
-use crate::pool::Engine;
-use crate::types::{Budget, ScrubInfo, ScrubState};
+use crate::catalogue::{ScrubPhase, ScrubRecord, ScrubScheduleRecord, tables};
+use crate::jobs::job::{Job, Left, Turn};
+use crate::jobs::parts::Parts;
+use crate::jobs::throttle::Throttle;
+use crate::types::{ScrubInfo, ScrubState};
 use crate::{Error, ErrorKind, Result};
 
 pub mod progress;
 mod queue;
 
-use progress::Run;
+use progress::{Run, Scrubs};
 use queue::{Item, Objects};
 
+/// Bytes of each copy that are read at a time while nobody else wants the devices.
+const ALONE_BYTES: u64 = 8 << 20;
+/// The same beside others: who comes waits no longer than it takes.
+const BESIDE_BYTES: u64 = 1 << 20;
 /// Bytes that are read between two notes of how far it is.
 const NOTED_EVERY_BYTES: u64 = 1 << 30;
 /// Pages of the catalogue at a time; nobody commits meanwhile.
@@ -33,41 +39,41 @@ const CATALOGUE_PAGES: u64 = 64;
 /// Scrubs follow each other at least so far apart: an hour.
 const EVERY_NS_MIN: u64 = 3_600_000_000_000;
 
-impl Engine {
+impl Scrubs {
     /// Begins a scrub of everything.
     ///
     /// # Errors
     /// `Busy` if one is under way; `Refused`, `Io`.
-    pub fn start_scrub(&self) -> Result<ScrubInfo> {
+    pub fn start(&self) -> Result<ScrubInfo> {
         self.check_open()?;
-        let mut run = self.scrubbing.run.lock();
+        let mut run = self.run.lock();
         if self.is_scrubbing() {
             return Err(Error::new(ErrorKind::Busy, "a scrub is running")
                 .with_hint("wait for it, or stop it (hindsight pool scrub --stop)"));
         }
         self.begin_scrub(&mut run)?;
-        Ok(self.scrub_info().expect("it began"))
+        Ok(self.info().expect("it began"))
     }
 
     /// Stops the scrub that is under way.
     ///
     /// # Errors
     /// `NotFound` if none is; `Refused`, `Io`.
-    pub fn stop_scrub(&self) -> Result<ScrubInfo> {
+    pub fn stop(&self) -> Result<ScrubInfo> {
         self.check_open()?;
-        let mut run = self.scrubbing.run.lock();
+        let mut run = self.run.lock();
         if !self.is_scrubbing() {
             return Err(Error::new(ErrorKind::NotFound, "no scrub is running"));
         }
         self.resume_scrub(&mut run);
         self.end_scrub(&mut run, true)?;
-        Ok(self.scrub_info().expect("there was one"))
+        Ok(self.info().expect("there was one"))
     }
 
     /// The scrub that is under way, or the last one.
     #[must_use]
-    pub fn scrub_info(&self) -> Option<ScrubInfo> {
-        let told = self.scrubbing.told.lock();
+    pub fn info(&self) -> Option<ScrubInfo> {
+        let told = self.told.lock();
         let record = told.last.as_ref()?;
         let state = match (record.ended_ns, record.stopped) {
             (None, _) => ScrubState::Running,
@@ -92,15 +98,15 @@ impl Engine {
     /// How long after the beginning of a scrub the next one begins; `None` when nobody but a
     /// request begins one.
     #[must_use]
-    pub fn scrub_every_ns(&self) -> Option<u64> {
-        self.scrubbing.told.lock().schedule.map(|schedule| schedule.every_ns)
+    pub fn every_ns(&self) -> Option<u64> {
+        self.told.lock().schedule.map(|schedule| schedule.every_ns)
     }
 
     /// Changes that.
     ///
     /// # Errors
     /// `Invalid` below an hour; `Refused`, `Io`.
-    pub fn set_scrub_every(&self, every_ns: Option<u64>) -> Result<()> {
+    pub fn set_every(&self, every_ns: Option<u64>) -> Result<()> {
         self.check_open()?;
         if every_ns.is_some_and(|every| every < EVERY_NS_MIN) {
             let text = "scrubs follow each other at least an hour apart";
@@ -112,74 +118,95 @@ impl Engine {
         let mut tx = core.begin()?;
         let detail = match &schedule {
             Some(record) => {
-                tx.put_scrub_schedule(record)?;
+                tx.put(tables::SCRUB_SCHEDULES, tables::SCHEDULE, record)?;
                 format!("every {}", units::Span(record.every_ns))
             }
             None => {
-                tx.remove_scrub_schedule()?;
+                tx.remove(tables::SCRUB_SCHEDULES, tables::SCHEDULE)?;
                 "only when asked for".to_owned()
             }
         };
         tx.audit("scrub-schedule", "", detail)?;
         let _books = tx.commit()?;
-        self.scrubbing.told.lock().schedule = schedule;
+        self.told.lock().schedule = schedule;
         Ok(())
     }
 
-    /// Does some of the scrub that is under way or due, and says how many bytes it read; `None`
-    /// if there is nothing to do, or other background work, or if it has to wait for its limit. The
-    /// caller says when: beside clients it shall take a small share.
-    ///
-    /// # Errors
-    /// `Refused`, `Corrupt`, `Io`.
-    pub fn step_scrub(&self, budget: Budget) -> Result<Option<u64>> {
-        if self.core.is_closed() || self.core.store.has_failed() {
-            return Ok(None);
-        }
-        let now_ns = self.core.machine.clock.monotonic_ns();
-        if self.scrub_rate.wait_ns(now_ns) > 0 {
-            return Ok(None);
-        }
-        let bytes = self.scrub_rate.step(budget.bytes);
-        let Some(_work) = self.work.try_lock() else { return Ok(None) };
-        let mut slot = self.scrubbing.run.lock();
+    /// Reads about so many bytes for the scrub that is under way or due; says how many it were. The
+    /// caller holds `work`.
+    fn step(&self, bytes: u64) -> Result<u64> {
+        let mut slot = self.run.lock();
         if self.is_scrubbing() {
             self.resume_scrub(&mut slot);
         } else if self.is_scrub_due() {
             self.begin_scrub(&mut slot)?;
         }
-        let Some(run) = slot.as_mut() else { return Ok(None) };
+        let Some(run) = slot.as_mut() else { return Ok(0) };
         let before = run.record.read_bytes;
         let mut is_done = false;
         while !is_done && run.record.read_bytes - before < bytes.max(1) {
             is_done = self.scrub_some(run, bytes)?;
         }
         let read = run.record.read_bytes - before;
-        self.scrub_rate.note(now_ns, read);
         if is_done {
             self.scrub_superblocks(run)?;
             self.end_scrub(&mut slot, false)?;
-            return Ok(Some(read));
+            return Ok(read);
         }
         if run.record.read_bytes - run.noted_bytes >= NOTED_EVERY_BYTES {
             self.note_scrub(&run.noted(), None)?;
             run.noted_bytes = run.record.read_bytes;
         }
-        let mut told = self.scrubbing.told.lock();
+        let mut told = self.told.lock();
         told.percent = run.queue.percent();
         told.last = Some(run.record.clone());
-        Ok(Some(read))
-    }
-
-    /// Whether one is under way or due, and can be.
-    #[must_use]
-    pub fn wants_scrub(&self) -> bool {
-        let is_over = self.core.is_closed() || self.core.store.has_failed();
-        !is_over && (self.is_scrubbing() || self.is_scrub_due())
+        Ok(read)
     }
 }
 
-impl Engine {
+/// The turns of scrubs, at this pace.
+pub struct ScrubJob(pub Arc<Scrubs>, pub Throttle);
+
+impl Job for ScrubJob {
+    fn name(&self) -> &'static str {
+        "scrub"
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        Some(ALONE_BYTES)
+    }
+
+    /// Some of the scrub that is under way or due. Beside clients and other jobs it takes a small
+    /// share.
+    fn step(&mut self, parts: &Parts, turn: &mut Turn) -> Result<Left> {
+        let ScrubJob(scrubs, throttle) = self;
+        if !scrubs.is_scrubbing() && !scrubs.is_scrub_due() {
+            return Ok(Left::NOTHING);
+        }
+        let clock = &parts.core.machine.clock;
+        let is_beside = turn.has_clients || turn.is_busy;
+        let began_ns = clock.monotonic_ns();
+        if let Some(waits) = throttle.waits(began_ns, is_beside) {
+            return Ok(waits);
+        }
+        let bytes = if is_beside { turn.bytes.min(BESIDE_BYTES) } else { turn.bytes };
+        let read = scrubs.step(throttle.limit().step(bytes))?;
+        throttle.limit().note(began_ns, read);
+        let now_ns = clock.monotonic_ns();
+        throttle.note_turn(began_ns, now_ns);
+        Ok(throttle.waits(now_ns, is_beside).unwrap_or(Left::CAN_WAIT))
+    }
+
+    /// Writes down how far it is, for the next process.
+    fn finish(&mut self, _: &Parts) -> Result<()> {
+        match &*self.0.run.lock() {
+            Some(run) => self.0.note_scrub(&run.noted(), None),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Scrubs {
     /// The objects that a scrub looks at.
     fn objects(&self) -> Objects {
         let segments = self.core.store.segments();
@@ -203,11 +230,11 @@ impl Engine {
     }
 
     fn is_scrubbing(&self) -> bool {
-        self.scrubbing.told.lock().last.as_ref().is_some_and(|last| last.ended_ns.is_none())
+        self.told.lock().last.as_ref().is_some_and(|last| last.ended_ns.is_none())
     }
 
     fn is_scrub_due(&self) -> bool {
-        let told = self.scrubbing.told.lock();
+        let told = self.told.lock();
         let Some(schedule) = told.schedule else { return false };
         let last_ns = told.last.as_ref().map_or(0, |last| last.started_ns).max(schedule.set_ns);
         self.core.machine.clock.wall().as_nanos() >= last_ns.saturating_add(schedule.every_ns)
@@ -223,7 +250,7 @@ impl Engine {
 
     /// Goes on with what an earlier process began.
     fn resume_scrub(&self, run: &mut Option<Run>) {
-        let last = self.scrubbing.told.lock().last.clone();
+        let last = self.told.lock().last.clone();
         if let Some(record) = last.filter(|_| run.is_none()) {
             *run = Some(Run::of(&self.objects(), record));
         }
@@ -232,12 +259,12 @@ impl Engine {
     /// Writes down how far a scrub is, and what came of it.
     fn note_scrub(&self, record: &ScrubRecord, outcome: Option<String>) -> Result<()> {
         let mut tx = self.core.begin()?;
-        tx.put_scrub(record)?;
+        tx.put(tables::SCRUBS, tables::LAST, record)?;
         if let Some(detail) = outcome {
             tx.audit("scrub", "", detail)?;
         }
         let _books = tx.commit()?;
-        self.scrubbing.told.lock().last = Some(record.clone());
+        self.told.lock().last = Some(record.clone());
         Ok(())
     }
 
@@ -251,17 +278,6 @@ impl Engine {
         self.note_scrub(&record, Some(told))?;
         *slot = None;
         Ok(())
-    }
-
-    /// Writes down how far the scrub under way is, for the next process.
-    ///
-    /// # Errors
-    /// Those of the commit.
-    pub(crate) fn keep_scrub(&self) -> Result<()> {
-        match &*self.scrubbing.run.lock() {
-            Some(run) => self.note_scrub(&run.noted(), None),
-            None => Ok(()),
-        }
     }
 
     /// Looks at one object or a part of it; true when there is nothing left.

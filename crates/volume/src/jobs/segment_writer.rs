@@ -60,7 +60,6 @@ pub fn begin_segment(core: &Core, log: u64, zone: u32, holds: Holds) -> Result<A
         nonce: segment.nonce,
         created: core.machine.clock.wall(),
         first_seq: Seq(1),
-        voids: None,
     };
     let written = store.write(store.zone_offset(zone), &[IoSlice::new(&header.encode())]);
     written.inspect_err(|_| store.free_zone(zone))?;

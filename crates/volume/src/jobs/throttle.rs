@@ -1,50 +1,76 @@
-//! Which background work can wait for clients, and for how long.
+//! How work that reads or writes whole devices (scrubs, rebuilds) makes way for clients, and keeps
+//! to its limit in bytes a second (`meter`).
 //!
-//! 1. Work cannot wait that makes room that is short, keeps a limit, or speeds up writers or
-//!    readers; nor can conversions and imports. Other passes over all history, searches for equal
-//!    blocks and giving space back can.
-//! 2. A pass that waits is bounded in time: it may take as long as it took to come due, so that
-//!    what comes due meanwhile is no more than it was for.
+//! While nobody else wants the devices it goes on without a rest. Beside clients it has one
+//! twentieth of the time: what it takes of their throughput is to be no more (DARC asks the same of
+//! a rebuild as of a scrub: not to be felt).
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
-use crate::pool::Engine;
-use crate::types::Leisure;
-use crate::volume::Volume;
+use crate::jobs::job::Left;
+use crate::jobs::meter::Meter;
 
-/// With fewer free zones than this share of all, beyond the reserve, nothing waits: 1 in 8.
-const FREE_SHARE: u32 = 8;
-/// With fewer spare segments than this the log will soon want more.
-const SPARES_MIN: usize = 3;
+/// How often the time of a turn beside clients is waited before the next.
+const REST: u64 = 19;
 
-impl Engine {
-    /// Seqs of all volumes, which rise with each write.
-    #[must_use]
-    pub fn writes(&self) -> u64 {
-        self.volumes().iter().map(|volume| volume.log().stable().0).sum()
+/// Says when such work goes on.
+pub struct Throttle {
+    limit: Arc<Meter>,
+    /// Beside clients, not before this.
+    next_ns: u64,
+}
+
+impl Throttle {
+    /// One that keeps this limit.
+    pub fn new(limit: &Arc<Meter>) -> Throttle {
+        Throttle { limit: Arc::clone(limit), next_ns: 0 }
     }
 
-    /// How far background work has come that can wait for clients; `None` if what is to be done
-    /// next cannot, or is not known.
-    #[must_use]
-    pub fn leisure(&self) -> Option<Leisure> {
-        let volumes = self.registry.all();
-        let is_pressed = !self.can_wait.load(Ordering::Relaxed)
-            || self.is_room_short()
-            || self.core.store.spares().len() < SPARES_MIN
-            || volumes.iter().any(|volume| volume.is_map_full());
-        if is_pressed {
-            return None;
-        }
-        let merges = self.work.try_lock()?;
-        let now_ns = self.core.machine.clock.monotonic_ns();
-        let of = |volume: &Volume| volume.reclamation().leisure(now_ns);
-        merges.full().map_or(Some(Leisure::default()), |merge| of(merge.volume()))
+    /// Its limit.
+    pub fn limit(&self) -> &Meter {
+        &self.limit
     }
 
-    pub(crate) fn is_room_short(&self) -> bool {
-        let (_, free, reserve) = self.core.store.zone_counts();
-        self.core.store.is_device_full()
-            || free <= reserve + self.core.store.zone_count() / FREE_SHARE
+    /// The time that it waits for, if it has to.
+    pub fn waits(&self, now_ns: u64, is_beside: bool) -> Option<Left> {
+        let next_ns = if is_beside { self.next_ns } else { 0 };
+        let until_ns = next_ns.max(now_ns + self.limit.wait_ns(now_ns));
+        (until_ns > now_ns).then_some(Left::Until(until_ns))
+    }
+
+    /// A turn is over that began then; the rest after it begins.
+    pub fn note_turn(&mut self, began_ns: u64, now_ns: u64) {
+        let took_ns = now_ns.saturating_sub(began_ns);
+        self.next_ns = now_ns.saturating_add(took_ns.saturating_mul(REST));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
+    use std::sync::Arc;
+
+    use super::{REST, Throttle};
+    use crate::jobs::job::Left;
+    use crate::jobs::meter::Meter;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn beside_clients_it_has_one_twentieth_of_the_time_and_alone_all_that_its_limit_lets_it() {
+        let limit = Arc::new(Meter::default());
+        let mut throttle = Throttle::new(&limit);
+        assert_eq!(throttle.waits(0, true), None);
+        throttle.note_turn(10 * MS, 15 * MS);
+        let until = 15 * MS + 5 * MS * REST;
+        assert_eq!(throttle.waits(15 * MS, true), Some(Left::Until(until)));
+        assert_eq!(throttle.waits(15 * MS, false), None, "nobody else is there");
+        assert_eq!(throttle.waits(until, true), None);
+        throttle.note_turn(until, until);
+        assert_eq!(throttle.waits(until, true), None, "a clock that stands still");
+        limit.set(NonZeroU64::new(1000));
+        limit.note(until, 3000);
+        let paid = until + limit.wait_ns(until);
+        assert_eq!(throttle.waits(until, false), Some(Left::Until(paid)), "it is paid for");
     }
 }

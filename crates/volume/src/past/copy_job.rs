@@ -21,6 +21,7 @@ use history::{
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 
 use crate::Result;
+use crate::catalogue::tables;
 use crate::core::Core;
 use crate::jobs::map_flush::{commit_segment, record_of_run};
 use crate::jobs::segment_writer::{Holds, begin_segment, relocated};
@@ -193,7 +194,6 @@ impl CopyJob {
     ) -> Result<()> {
         let offset = segment.end.load(Ordering::Acquire);
         let header = relocated(segment, offset, self.timeline, OUTSIDE_SEQ);
-        let time = header.time;
         let mut header_of = Vec::new();
         let mut encoder = BatchEncoder::new(&mut header_of);
         let mut blocks: Vec<(u64, u32)> = Vec::new();
@@ -201,7 +201,7 @@ impl CopyJob {
         for op in ops {
             match *op {
                 Copied::Zeros(block, count) => {
-                    encoder.push_relocated_zero(block, count, OUTSIDE_SEQ, time);
+                    encoder.push_relocated_zero(block, count, OUTSIDE_SEQ);
                     let location = Location::hole_in(segment.number);
                     let keys = cover(Lba(block), BlockCount(u64::from(count)));
                     let hole = |key| Entry { key, seq: OUTSIDE_SEQ, location, crc: 0 };
@@ -209,7 +209,7 @@ impl CopyJob {
                 }
                 Copied::Data(block) => {
                     let crc = block_crc(data(block));
-                    encoder.push_relocated(block, OUTSIDE_SEQ, time, crc);
+                    encoder.push_relocated(block, OUTSIDE_SEQ, crc);
                     blocks.push((block, crc));
                 }
             }
@@ -293,7 +293,7 @@ impl CopyJob {
 
     fn commit_run(&self, core: &Core, segment: &Segment, run: &StoredRun) -> Result<()> {
         let tx = core.begin()?;
-        tx.put_map_run(&record_of_run(run, self.timeline))?;
+        tx.put(tables::MAP_RUNS, run.id, &record_of_run(run, self.timeline))?;
         let live = segment.live_entries.load(Ordering::Acquire);
         commit_segment(&tx, segment, live, segment.end.load(Ordering::Acquire), true)?;
         tx.commit().map(drop)

@@ -11,14 +11,14 @@ use std::sync::Arc;
 use history::Gate;
 use units::{Moment, WallTime};
 
-use crate::catalogue::GroupRecord;
+use crate::catalogue::{GroupRecord, tables};
 use crate::names::check_name;
 use crate::past::revert::{Coming, Place};
 use crate::retention::groups::{GroupInfo, Groups};
 use crate::retention::stand_still::Still;
 use crate::types::{Resolved, RevertReport, Stamp};
 use crate::volume::Volume;
-use crate::volume::creation::{Origin, features_of};
+use crate::volume::creation::Origin;
 use crate::{Error, ErrorKind, Result};
 
 /// Which moment of each volume of a group.
@@ -129,7 +129,8 @@ impl Groups {
                     .with_hint("a time, v:N, a mark of each volume, or VOLUME=seq:N,..."))
             }
             Moment::Version(number) => {
-                let found = self.core.catalogue.group_versions(group.id, *number, 1)?;
+                let found =
+                    self.core.catalogue.rows_of(tables::GROUP_VERSIONS, group.id, *number, 1)?;
                 let capture = found.into_iter().find(|(found, _)| found == number);
                 let versions = capture.map_or(Vec::new(), |(_, capture)| capture.versions);
                 let own = |volume: &Arc<Volume>| {
@@ -275,9 +276,6 @@ impl Groups {
         let names: Vec<String> =
             members.volumes.iter().map(|volume| format!("{new}-{}", volume.name)).collect();
         names.iter().try_for_each(|name| check_name("volume", name))?;
-        for volume in &members.volumes {
-            features_of(&volume.record.lock().clone()).try_for_each(|one| core.announce(one))?;
-        }
         let stills = self.stand_together(&members.volumes)?;
         let moments = self.resolve_together(&members, &stills)?;
         let mut tx = core.begin()?;

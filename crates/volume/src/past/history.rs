@@ -4,6 +4,7 @@ use format::time::TimeEntry;
 use history::By;
 use units::{Moment, Seq, WallTime};
 
+use crate::catalogue::tables;
 use crate::retention::moments::Moments;
 use crate::types::{Bucket, Event, HistoryPage, Stamp};
 use crate::{Error, ErrorKind, Result};
@@ -120,7 +121,9 @@ impl Moments {
         let before = WallTime::from_nanos(from.time.as_nanos().saturating_sub(1));
         let before = self.time_entry(By::Time(before))?.map_or(Seq::ZERO, |entry| entry.seq);
         let first = self.pins().lock().first_version_at(before);
-        for (number, version) in self.core.catalogue.versions_from(self.id, first, usize::MAX)? {
+        for (number, version) in
+            self.core.catalogue.rows_of(tables::VERSIONS, self.id, first, usize::MAX)?
+        {
             let stamp =
                 Stamp { seq: Seq(version.seq), time: WallTime::from_nanos(version.time_ns) };
             let detail = format!("{number} {}", version.label).trim_end().to_owned();

@@ -4,7 +4,6 @@
 //! it (`env::FileIdentity`), not by its content: whoever changes it takes away what was not copied.
 
 use env::ReadOnlyFile;
-use format::superblock::FEATURE_IMPORT;
 use history::OUTSIDE_SEQ;
 
 use crate::catalogue::{Numbers, SourceRecord};
@@ -83,7 +82,6 @@ impl Volumes {
             "{size_bytes} bytes, {:?}, {name}, from {} ({} bytes)",
             spec.granularity, import.file, source.length_bytes
         );
-        self.core.announce(FEATURE_IMPORT)?;
         self.add_volume(record, Origin::File(source), "volume-import", detail)
     }
 }

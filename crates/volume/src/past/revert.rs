@@ -10,7 +10,7 @@ use history::{Branch, Gate, Timeline};
 use units::{Moment, Seq, WallTime};
 
 use crate::catalogue::transaction::Transaction;
-use crate::catalogue::{EventRecord, TimelineRecord};
+use crate::catalogue::{EventRecord, TimelineRecord, tables};
 use crate::core::Core;
 use crate::retention::pins::Pins;
 use crate::types::{Resolved, RevertReport, Stamp};
@@ -125,7 +125,7 @@ impl Volume {
         });
         let branch = Branch { timeline: parent_map, seq: target.seq };
         let map = Timeline::new(id, (self.id, record.extent), Some(branch), Vec::new());
-        tx.put_timeline(&timeline)?;
+        tx.put(tables::TIMELINES, timeline.id, &timeline)?;
         let detail =
             format!("from seq {} to seq {}; the revert is seq {seq}", from.seq, target.seq);
         tx.audit("revert", &self.name, detail)?;

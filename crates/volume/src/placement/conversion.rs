@@ -18,13 +18,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use format::map::Key;
-use format::superblock::{FEATURE_BASE, FEATURE_CURRENT_STORE};
 use history::run::EntrySource;
 use history::{BLOCKS_PER_PAGE, Segment, Slot};
 use units::{BLOCK_BYTES, Lba, Seq, Size};
 
 use crate::catalogue::transaction::Transaction;
-use crate::catalogue::{ConversionRecord, VolumeRecord};
+use crate::catalogue::{ConversionRecord, VolumeRecord, all_of, tables};
 use crate::placement::Placement;
 use crate::placement::conversion::progress::Conversion;
 use crate::placement::current_store::CurrentStore;
@@ -85,17 +84,13 @@ impl Placement {
             (Some(current), true) => (Some(current), None),
             (before, false) => (None, before),
             (None, true) => {
-                tx.begin_slabs()?;
                 let none = BTreeMap::new();
                 let store = Arc::clone(&self.core.store);
                 (Some(Arc::new(CurrentStore::new(store, &none, |_| false))), None)
             }
         };
         if retired.is_some() {
-            tx.remove_slabs(self.id)?;
-        }
-        if to.has_base() {
-            tx.begin_bases()?;
+            tx.remove_all(tables::SLABS, all_of(self.id))?;
         }
         let detail = format!("from {} to {}", from.name(), to.name());
         tx.audit("convert", &self.name, detail.clone())?;
@@ -378,14 +373,8 @@ impl Moments {
         if from == to {
             return Ok(());
         }
-        if to.has_current_store() {
-            if !from.has_current_store() {
-                self.check_room_in_place(to)?;
-            }
-            self.core.announce(FEATURE_CURRENT_STORE)?;
-        }
-        if to.has_base() {
-            self.core.announce(FEATURE_BASE)?;
+        if to.has_current_store() && !from.has_current_store() {
+            self.check_room_in_place(to)?;
         }
         Ok(())
     }

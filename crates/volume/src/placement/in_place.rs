@@ -11,6 +11,7 @@ use block::Purpose;
 use history::{BLOCKS_PER_PAGE, BlockOp, FastSet, IoKind, Slot};
 use units::BLOCK_BYTES;
 
+use crate::catalogue::tables;
 use crate::placement::Placement;
 use crate::placement::current_store::{CurrentStore, Pen};
 use crate::read::snapshot::{Opening, joined};
@@ -248,7 +249,7 @@ impl Placement {
             return Ok(false);
         }
         for &(slab, zone) in slabs {
-            tx.put_slab(self.id, slab, zone)?;
+            tx.put(tables::SLABS, (self.id, slab), &zone)?;
         }
         let _books = tx.commit()?;
         // Under the books: whoever takes the store away does that next, and finds them in it.

@@ -433,7 +433,7 @@ impl Homecoming {
             let offset = base.offset_of(entry.key.index);
             let header = relocated(segment, offset, self.timeline, entry.seq);
             let mut encoder = BatchEncoder::new(&mut headers);
-            encoder.push_relocated(entry.key.index, entry.seq, header.time, entry.crc);
+            encoder.push_relocated(entry.key.index, entry.seq, entry.crc);
             encoder.finish(&header);
         }
         let mut slices = Vec::with_capacity(2 * chosen.len());

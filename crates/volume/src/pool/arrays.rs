@@ -3,24 +3,20 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use block::Array;
+use block::{Array, ArrayError};
 use env::{Rank, RankedMutex};
 
-use crate::jobs::meter::Meter;
-use crate::jobs::resync_pace::Beside;
+use crate::core::Core;
 use crate::types::Settling;
+use crate::{Error, ErrorKind, Result};
 
 /// The members of a pool.
 pub struct Members {
     array: OnceLock<Arc<Array>>,
     /// The work of opening the pool on them.
     pub settled: OnceLock<Settling>,
-    /// Keeps rebuilds to their limit.
-    pub rate: Meter,
-    /// How rebuilds make way for clients.
-    pub pace: RankedMutex<Beside>,
     /// Held while what happened to members is written down; taken before the books.
-    pub noting: RankedMutex<()>,
+    noting: RankedMutex<()>,
     /// Ranges in which writes met what does not agree, and that could not be looked at yet; how
     /// often that was tried.
     pub noticed: RankedMutex<Vec<(Range<u64>, u32)>>,
@@ -31,8 +27,6 @@ impl Default for Members {
         Members {
             array: OnceLock::new(),
             settled: OnceLock::new(),
-            rate: Meter::default(),
-            pace: RankedMutex::new(Rank::Noted, Beside::default()),
             noting: RankedMutex::new(Rank::MembersNoted, ()),
             noticed: RankedMutex::new(Rank::Noted, Vec::new()),
         }
@@ -48,5 +42,33 @@ impl Members {
     /// The pool is on these.
     pub fn set(&self, array: Arc<Array>) {
         self.array.set(array).ok().expect("a pool is opened once");
+    }
+
+    /// Writes down what happened to them. The rest is kept for the next time.
+    ///
+    /// # Errors
+    /// Those of the commit.
+    pub fn note(&self, core: &Core) -> Result<()> {
+        let Some(array) = self.array() else { return Ok(()) };
+        // A second caller returns when the first has written it down.
+        let _noting = self.noting.lock();
+        let mut events = array.take_events().into_iter();
+        while let Some(event) = events.next() {
+            let detail = format!("{}: {}", event.member, event.detail);
+            if let Err(error) = core.note(event.what, "", detail) {
+                array.put_back([event].into_iter().chain(events));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An array's error as this crate's.
+pub fn of_array(error: ArrayError) -> Error {
+    match error {
+        ArrayError::Refused { what, hint } => Error::new(ErrorKind::Invalid, what).with_hint(hint),
+        error @ ArrayError::NotClosed => Error::new(ErrorKind::Invalid, error.to_string()),
+        ArrayError::Device(error) => error.into(),
     }
 }

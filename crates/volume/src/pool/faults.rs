@@ -1,35 +1,36 @@
 //! Faults found on the devices, in the audit log.
 
-use std::sync::atomic::Ordering;
-
 use format::map::Entry;
 
 use crate::Result;
 use crate::core::{Core, Timelines};
-use crate::pool::Engine;
+use crate::jobs::job::{Job, Left, Turn};
+use crate::jobs::parts::Parts;
 
 /// A device that rots all over gets one line in so long.
 const NOTED_EVERY_NS: u64 = 5_000_000_000;
 /// Versions of a block that are tried for the bytes of one that is lost.
 const ALIKE_MAX: usize = 64;
 
-impl Engine {
-    /// Writes down what readers found wrong since the last call.
-    ///
-    /// # Errors
-    /// Those of the commit.
-    pub(crate) fn note_healed(&self) -> Result<()> {
-        let now_ns = self.core.machine.clock.monotonic_ns();
-        let since_ns = now_ns.saturating_sub(self.healed_noted_ns.load(Ordering::Relaxed));
-        if since_ns < NOTED_EVERY_NS {
-            return Ok(());
+/// Writes down what readers found wrong; when that was done last, by the monotonic clock.
+#[derive(Default)]
+pub struct FaultNotes(u64);
+
+impl Job for FaultNotes {
+    fn name(&self) -> &'static str {
+        "fault notes"
+    }
+
+    fn step(&mut self, parts: &Parts, turn: &mut Turn) -> Result<Left> {
+        if turn.now_ns.saturating_sub(self.0) < NOTED_EVERY_NS {
+            return Ok(Left::NOTHING);
         }
-        let found = self.core.store.take_healed();
+        let found = parts.core.store.take_healed();
         if found.total() == 0 {
-            return Ok(());
+            return Ok(Left::NOTHING);
         }
-        self.healed_noted_ns.store(now_ns, Ordering::Relaxed);
-        let mut parts = Vec::new();
+        self.0 = turn.now_ns;
+        let mut found_so = Vec::new();
         for (count, how) in [
             (found.recovered - found.elsewhere, "written again from another copy"),
             (found.elsewhere, "with the bytes of another version"),
@@ -37,11 +38,12 @@ impl Engine {
             (found.unrecoverable, "wrong on every copy: revert to, or read from, another moment"),
         ] {
             if count > 0 {
-                parts.push(format!("{count} {how}"));
+                found_so.push(format!("{count} {how}"));
             }
         }
-        let what = parts.join("; ");
-        self.core.note("heal", "", format!("found wrong, first at byte {}: {what}", found.first_at))
+        let what = found_so.join("; ");
+        let detail = format!("found wrong, first at byte {}: {what}", found.first_at);
+        parts.core.note("heal", "", detail).map(|()| Left::NOTHING)
     }
 }
 

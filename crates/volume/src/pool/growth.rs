@@ -6,7 +6,7 @@ use history::NO_LOG;
 use units::BLOCK_BYTES;
 
 use crate::Result;
-use crate::pool::samples::Sample;
+use crate::catalogue::Sample;
 use crate::pool::volumes::Volumes;
 use crate::retention::moments::Moments;
 use crate::types::{Growth, PoolSpace};

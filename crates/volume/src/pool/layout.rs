@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use block::{BlockDevice, Purpose, Zones};
 use format::FORMAT_VERSION;
-use format::superblock::{COPY_OFFSETS, Superblock};
+use format::superblock::{COPY_OFFSETS, FEATURES_INCOMPATIBLE_KNOWN, Superblock};
 use parking_lot::Mutex;
 
 use crate::catalogue::{Catalogue, CatalogueMedia, write_superblock};
@@ -136,7 +136,7 @@ impl Pool {
             format_version: FORMAT_VERSION,
             features_compatible: 0,
             features_read_only: 0,
-            features_incompatible: 0,
+            features_incompatible: FEATURES_INCOMPATIBLE_KNOWN,
             pool_id: u128::from(halves[0]) << 64 | u128::from(halves[1]),
             generation: 1,
             zone_bytes,

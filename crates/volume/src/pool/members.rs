@@ -2,7 +2,6 @@
 //! and what happens to them written down.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use block::{
     Added, Array, ArrayError, BlockDevice, Candidate, Identities, Materials, MemberStatus, Opening,
@@ -11,13 +10,12 @@ use block::{
 use env::Files;
 
 use crate::catalogue::Told;
-use crate::jobs::resync_pace::{Turn, is_within_alone};
 use crate::pool::Engine;
+use crate::pool::arrays::of_array;
 use crate::pool::handle::Pool;
 use crate::pool::layout::{reserve_of, zones_within};
 use crate::pool::recovery::{Map, open_pool};
 use crate::types::{SettlePhase, Settling};
-use crate::volume::Volume;
 use crate::{Error, ErrorKind, Machine, PoolOptions, Result};
 
 impl Pool {
@@ -77,7 +75,7 @@ impl Pool {
         let device = Arc::<Array>::clone(&array) as Arc<dyn BlockDevice>;
         let pool = Pool::open_told(device, machine, options, files, &mut of_catalogue(told))?;
         pool.members.set(array);
-        pool.settle_members(began_ns, told)?;
+        pool.scrubs.settle_members(began_ns, told)?;
         Ok(pool)
     }
 }
@@ -266,7 +264,7 @@ impl Engine {
         match self.members.array() {
             Some(array) if !self.core.store.has_failed() => {
                 // While the regions are open: who dies in between finds it at the next opening.
-                self.settle_noticed(array)?;
+                self.scrubs.settle_noticed(array)?;
                 Ok(array.tidy()?)
             }
             _ => Ok(()),
@@ -305,89 +303,11 @@ impl Engine {
         self.members.array().is_some_and(|array| !array.members().iter().all(is_in))
     }
 
-    /// Writes down what happened to members. The rest is kept for the next time.
-    fn note_members(&self) -> Result<()> {
-        let Some(array) = self.members.array() else { return Ok(()) };
-        // A second caller returns when the first has written it down.
-        let _noting = self.members.noting.lock();
-        let mut events = array.take_events().into_iter();
-        while let Some(event) = events.next() {
-            let detail = format!("{}: {}", event.member, event.detail);
-            if let Err(error) = self.core.note(event.what, "", detail) {
-                array.put_back([event].into_iter().chain(events));
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    /// The same for somebody who goes on whether or not it can be written down by now: a change
-    /// that was asked for is made.
+    /// Writes down what happened to members, for somebody who goes on whether or not it can be
+    /// written down by now: a change that was asked for is made.
     pub(crate) fn note_members_now(&self) {
-        let _ = self.note_members();
+        let _ = self.members.note(&self.core);
     }
-
-    /// Puts spares in the places of members that are out, brings some of what members missed up to
-    /// date, and writes down what happened to them; true when there is more of that to be done
-    /// now: a limit may have it wait.
-    ///
-    /// # Errors
-    /// Those of the commit and of the devices, after all of it was tried.
-    pub(crate) fn step_members(&self) -> Result<bool> {
-        let Some(array) = self.members.array() else { return Ok(false) };
-        // A spare that takes a place is brought up to date like a member that comes back.
-        let taken = array.use_spare().map_err(of_array);
-        let now_ns = self.core.machine.clock.monotonic_ns();
-        let requests = self.requests();
-        let turn = self.members.pace.lock().turn(now_ns, requests);
-        let stepped = match (self.members.rate.wait_ns(now_ns), turn) {
-            (0, Turn::Alone | Turn::Beside) => self.bring_up(array, turn, now_ns),
-            _ => Ok(false),
-        };
-        self.note_members()?;
-        Ok(taken? | stepped?)
-    }
-}
-
-impl Engine {
-    /// Brings members up to date for a turn; true when there is more to be done.
-    fn bring_up(&self, array: &Array, turn: Turn, began_ns: u64) -> block::Result<bool> {
-        let clock = &self.core.machine.clock;
-        // The array asks with locks held that come after those of the pool: the volumes are those
-        // of now.
-        let volumes = self.registry.served();
-        let count = || volumes.iter().map(|volume| requests_of(volume)).sum::<u64>();
-        let requests = count();
-        // Clients that come are to wait for no more than what is being done.
-        let goes_on = || {
-            turn == Turn::Alone
-                && self.members.rate.limit().is_none()
-                && is_within_alone(began_ns, clock.monotonic_ns())
-                && count() == requests
-        };
-        loop {
-            let before = array.resynced_bytes();
-            let stepped = array.step_while(&goes_on);
-            let now_ns = clock.monotonic_ns();
-            self.members.rate.note(began_ns, array.resynced_bytes() - before);
-            let is_over = self.members.pace.lock().is_over(turn, began_ns, now_ns);
-            let is_limited = self.members.rate.wait_ns(now_ns) > 0;
-            if is_over || is_limited || !matches!(stepped, Ok(true)) {
-                return stepped;
-            }
-        }
-    }
-
-    /// Requests of clients since the pool was opened: where it rises there are some.
-    pub fn requests(&self) -> u64 {
-        self.registry.served().iter().map(|volume| requests_of(volume)).sum()
-    }
-}
-
-fn requests_of(volume: &Volume) -> u64 {
-    let tally = &volume.tally();
-    let counts = [&tally.reads, &tally.writes, &tally.flushes];
-    counts.map(|count| count.load(Ordering::Relaxed)).iter().sum()
 }
 
 /// Tells how often the catalogue was tried in vain, and how often it may be.
@@ -401,12 +321,4 @@ fn of_catalogue(told: &mut dyn FnMut(&Settling)) -> impl FnMut(u64, u64) {
 
 fn not_on_members() -> Error {
     Error::new(ErrorKind::Invalid, "the pool is on one file or device without a label")
-}
-
-fn of_array(error: ArrayError) -> Error {
-    match error {
-        ArrayError::Refused { what, hint } => Error::new(ErrorKind::Invalid, what).with_hint(hint),
-        error @ ArrayError::NotClosed => Error::new(ErrorKind::Invalid, error.to_string()),
-        ArrayError::Device(error) => error.into(),
-    }
 }

@@ -16,7 +16,7 @@ use history::{
 };
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 
-use crate::catalogue::Told;
+use crate::catalogue::{Told, tables};
 use crate::core::Core;
 use crate::jobs::map_flush::{commit_segment, record_of_run};
 use crate::pool::Engine;
@@ -232,7 +232,7 @@ impl Engine {
             tx.remove_map_run(run.id)?;
         }
         for (timeline, run) in &runs {
-            tx.put_map_run(&record_of_run(run, *timeline))?;
+            tx.put(tables::MAP_RUNS, run.id, &record_of_run(run, *timeline))?;
         }
         for segment in self.core.store.segments() {
             let count = live.get(&segment.number).copied().unwrap_or(0);

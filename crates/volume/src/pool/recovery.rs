@@ -7,17 +7,18 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use block::{BlockDevice, Zones};
 use env::{Files, NoFiles};
 use format::segment::SegmentHeader;
-use format::superblock::Superblock;
+use format::superblock::{FEATURES_INCOMPATIBLE_KNOWN, Superblock};
 use history::{
     Branch, KnownLog, Log, LogStart, PageExtent, PageExtents, RecoveredLog, Segment, Spare, Store,
     StoreParts, StoredRun, TimeIndex, header_from_batch, read_header, recover_log,
 };
 use units::{MapExtent, Seq, WallTime};
 
-use crate::catalogue::{Catalogue, CatalogueMedia, Contents, RunRecord, Told, VolumeRecord};
+use crate::catalogue::{
+    Catalogue, CatalogueMedia, Contents, RunRecord, Told, VolumeRecord, all_of, tables,
+};
 use crate::core::Core;
 use crate::jobs::compactions::Compactions;
-use crate::jobs::scrub_plan::progress::Scrubbing;
 use crate::placement::Placement;
 use crate::placement::base::Base;
 use crate::placement::current_store::CurrentStore;
@@ -112,7 +113,7 @@ pub fn open_pool(
     media.write_again()?;
     let catalogue = Catalogue::open(media.clone(), told)?;
     let contents = catalogue.load()?;
-    let (scrub, scrub_schedule) = catalogue.scrubs()?;
+    let catalogue_scrubs = catalogue.scrubs()?;
     let zones = zones_of(&superblock, &contents)?;
     let memory = options.memory_bytes;
     let store = Arc::new(Store::new(parts(device, &machine, &superblock, zones, memory)));
@@ -121,12 +122,16 @@ pub fn open_pool(
         let store = weak.upgrade().ok_or_else(|| std::io::Error::other("the pool is closed"))?;
         store.allocate_zone(block::Purpose::Reclaim).map_err(std::io::Error::other)
     }));
+    if superblock.features_incompatible != FEATURES_INCOMPATIBLE_KNOWN {
+        catalogue.make_tables()?;
+        media.add_features(FEATURES_INCOMPATIBLE_KNOWN)?;
+    }
     let places = (catalogue, media);
     let core = Arc::new(Core::new(store, (machine, files), places, contents.numbers, memory)?);
     name_second_source(&core);
     core.store.back_reserve();
     let groups = Groups::new(Volumes::new(core, memory));
-    let pool = Arc::new(Engine::new(groups, Scrubbing::load(scrub, scrub_schedule)));
+    let pool = Arc::new(Engine::new(groups, catalogue_scrubs));
     pool.core.set_host(Arc::downgrade(&pool) as _);
     pool.load_groups()?;
     fill(&pool, contents, map)?;
@@ -226,7 +231,7 @@ fn fill(pool: &Engine, mut contents: Contents, map: Map) -> Result<()> {
     }
     if map == Map::Used {
         let runs: BTreeSet<u64> = contents.map_runs.iter().map(|run| run.id).collect();
-        core.figures.load(core.catalogue.figures()?, |run| runs.contains(&run));
+        core.figures.load(core.catalogue.readable(tables::FIGURES)?, |run| runs.contains(&run));
     }
     add_timelines(core, &contents)?;
     let tails = add_segments(core, &contents)?;
@@ -250,7 +255,7 @@ fn fill(pool: &Engine, mut contents: Contents, map: Map) -> Result<()> {
         // Without their runs nobody knows what they name elsewhere: it waits for the next opening.
         return Ok(());
     }
-    pool.bury_ghosts()
+    pool.work.lock().purge()
 }
 
 fn add_timelines(core: &Core, contents: &Contents) -> Result<()> {
@@ -350,11 +355,7 @@ fn header_of(
     let Some(of) = contents.timelines.iter().find(|record| record.id == timeline) else {
         return Ok(None);
     };
-    let volume = contents.volumes.iter().find(|volume| volume.id == of.log);
-    let before = |void: &&(u64, u64)| void.1 + 1 == told.first_seq.0;
-    let voids = volume.and_then(|volume| volume.voids.iter().find(before));
-    let voids = voids.map(|&(first, last)| (Seq(first), Seq(last)));
-    let header = SegmentHeader { log: of.log, voids, ..told };
+    let header = SegmentHeader { log: of.log, ..told };
     store.write_known(store.zone_offset(zone), &header.encode())?;
     Ok(Some(header))
 }
@@ -362,7 +363,10 @@ fn header_of(
 /// Up to where the catalogue names moments of a log: each commit that names one follows a flush.
 fn named_moments(core: &Core, record: &VolumeRecord) -> Result<Seq> {
     let mut last = record.events.last().map_or(0, |event| event.seq);
-    core.catalogue.each_version(record.id, |_, version| last = last.max(version.seq))?;
+    core.catalogue.each(tables::VERSIONS, all_of(record.id), |_, version| {
+        last = last.max(version?.seq);
+        Ok(true)
+    })?;
     for (_, mark) in core.catalogue.marks(record.id)? {
         last = last.max(mark.seq);
     }
@@ -394,8 +398,8 @@ fn add_volume(
     if !recovered.voids.is_empty() {
         record.voids.extend(recovered.voids.iter().map(|&(first, last)| (first.0, last.0)));
         let mut tx = core.begin()?;
-        tx.put_volume(&record)?;
-        let detail = match recovered.start.voids {
+        tx.put(tables::VOLUMES, record.id, &record)?;
+        let detail = match recovered.lost {
             Some((first, last)) => {
                 format!("unflushed writes lost in a power cut: seqs {first} to {last}")
             }
@@ -489,7 +493,7 @@ fn take_placed(core: &Core, record: &mut VolumeRecord) -> Result<Vec<(u64, u64)>
     }
     let placed = std::mem::take(&mut record.placed);
     let tx = core.begin()?;
-    tx.put_volume(record)?;
+    tx.put(tables::VOLUMES, record.id, record)?;
     drop(tx.commit()?);
     Ok(placed)
 }
@@ -525,8 +529,14 @@ impl Volume {
         let has_recovered = !recovered.times.is_empty();
         log.restore_times(recovered.times);
         let (pins, counting) = pins_of(&core, record.id)?;
-        let schedule = core.catalogue.schedule(record.id)?.map(Schedule::of).transpose()?;
-        let compactions = Compactions::of(core.catalogue.compactions(record.id)?);
+        let schedule =
+            core.catalogue.get(tables::SCHEDULES, record.id)?.map(Schedule::of).transpose()?;
+        let compactions = Compactions::of(core.catalogue.rows_of(
+            tables::COMPACTIONS,
+            record.id,
+            0,
+            usize::MAX,
+        )?);
         let identity = Identity::new(Arc::clone(&core), record.clone());
         let volume = (identity.id, Arc::clone(&identity.name));
         let (store, at) = (Arc::clone(&core.store), Seq(u64::MAX));
@@ -556,12 +566,14 @@ fn flushed_entry(record: &VolumeRecord) -> TimeEntry {
 fn pins_of(core: &Core, volume: u64) -> Result<(Pins, Counting)> {
     let mut versions = Vec::new();
     let mut counting = Counting::default();
-    core.catalogue.each_version(volume, |number, version| {
+    core.catalogue.each(tables::VERSIONS, all_of(volume), |(_, number), version| {
+        let version = version?;
         let scheduled = version.scheduled.map(|s| (s.schedule, s.made_ns));
         versions.push((number, Seq(version.seq), scheduled));
         if version.bytes_changed.is_none() {
             counting.want(number);
         }
+        Ok(true)
     })?;
     let mut pins = Pins::of_versions(&versions);
     for (name, mark) in core.catalogue.marks(volume)? {

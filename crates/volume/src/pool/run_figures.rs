@@ -76,7 +76,9 @@ impl Default for RunFigures {
 impl RunFigures {
     /// Takes over the figures of runs that are there.
     pub fn load(&self, figures: Vec<(u64, Figures)>, is_there: impl Fn(u64) -> bool) {
-        let there = figures.into_iter().filter(|(run, _)| is_there(*run));
+        let mut there = figures;
+        there.retain(|(run, figures)| is_there(*run) && figures.are_sound());
+        let there = there.into_iter();
         self.0.lock().extend(there.map(|(run, figures)| (run, Arc::new(figures))));
     }
 

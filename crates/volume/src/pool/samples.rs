@@ -7,10 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use env::{Rank, RankedMutex};
-use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::catalogue::Commit;
+use crate::catalogue::{Commit, Sample, tables};
 use crate::types::Growth;
 
 const MINUTE_NS: u64 = 60_000_000_000;
@@ -28,19 +27,6 @@ const KEPT_NS: u64 = 30 * DAY_NS;
 const MEASURED_NS: u64 = 7 * DAY_NS;
 /// ... and not over less than this.
 const MEASURED_MIN_NS: u64 = HOUR_NS;
-
-/// The space in use at some time.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Sample {
-    /// Bytes of zones in use.
-    pub pool_bytes: u64,
-    /// Volume ids and bytes of their logs that the map points to.
-    pub volumes: Vec<(u64, u64)>,
-    /// Volume ids and bytes of their history, as far as that was measured.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub history: Vec<(u64, u64)>,
-}
 
 /// The history of volumes when it was measured last, between commits: a commit holds locks that
 /// measuring takes.
@@ -104,10 +90,10 @@ impl SampleBook {
         let history = measured.history.iter().filter(|_| is_fresh).map(|(&id, &of)| (id, of));
         let sample = Sample { pool_bytes, volumes, history: history.collect() };
         drop(measured);
-        commit.put_sample(now_ns, &sample)?;
+        commit.put(tables::SAMPLES, now_ns, &sample)?;
         samples.insert(now_ns, sample);
         for time in outdated(&samples, now_ns) {
-            commit.remove_sample(time)?;
+            commit.remove(tables::SAMPLES, time)?;
             samples.remove(&time);
         }
         Ok(())

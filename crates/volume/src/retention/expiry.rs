@@ -14,7 +14,8 @@ use history::{By, Content, Segment};
 use units::{Seq, WallTime};
 
 use crate::Result;
-use crate::jobs::merges::Merges;
+use crate::catalogue::tables;
+use crate::jobs::job::spare_others;
 use crate::pool::Engine;
 use crate::retention::Retention;
 use crate::retention::expiry::told::{Expired, Why};
@@ -48,7 +49,7 @@ impl Engine {
         let mut graced: Option<(u64, Offering)> = None;
         for volume in &volumes {
             let outcome = volume.announced_horizon();
-            let Some(to) = self.spare_others(volume, outcome, &mut None)? else { continue };
+            let Some(to) = spare_others(volume, outcome, &mut None)? else { continue };
             // Another expiry may have raised the horizon beyond it meanwhile.
             let span = to.0.saturating_sub(volume.record.lock().horizon_seq);
             if graced.as_ref().is_none_or(|(most, _)| *most <= span) {
@@ -73,13 +74,13 @@ impl Engine {
     }
 
     /// Gives up what goes next; false when nothing is left to give up. The caller has the work.
-    pub(crate) fn sacrifice(&self, work: &mut Merges) -> Result<bool> {
-        if self.sacrifice_trash(work)? {
+    pub(crate) fn sacrifice(&self) -> Result<bool> {
+        if self.sacrifice_trash()? {
             return Ok(true);
         }
         let Some(Offering { volume, to, why }) = self.next_offering()? else { return Ok(false) };
         let raised = volume.raise_horizon(to, None, why);
-        self.spare_others(&volume, raised, &mut None).map(|()| true)
+        spare_others(&volume, raised, &mut None).map(|()| true)
     }
 
     /// The history that a full pool would give up next.
@@ -212,7 +213,7 @@ impl Retention {
         let (last, reason) = (seq.0 - 1, why.reason());
         let mut detail = format!("seqs {first} to {last} can no longer be opened: {reason}");
         if let Some(before) = before {
-            tx.remove_audit(before.number)?;
+            tx.remove(tables::AUDIT, before.number)?;
             detail.push_str(&format!("; since {since}"));
         }
         let record = tx.change(&self.record);

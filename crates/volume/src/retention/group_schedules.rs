@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use units::WallTime;
 
-use crate::catalogue::{GroupRecord, GroupVersionRecord, ScheduleRecord};
+use crate::catalogue::{GroupRecord, GroupVersionRecord, ScheduleRecord, tables};
 use crate::retention::explain::{
     Explained, JudgedGroup, MadeBy, candidate, doomed, explain_doomed,
 };
@@ -38,12 +38,15 @@ impl Groups {
     /// # Errors
     /// `Corrupt` when a record is unreadable.
     pub(crate) fn load_group_schedule(&self, group: u64) -> Result<()> {
-        let Some(record) = self.core.catalogue.group_schedule(group)? else { return Ok(()) };
+        let Some(record) = self.core.catalogue.get(tables::GROUP_SCHEDULES, group)? else {
+            return Ok(());
+        };
         let id = record.id;
         let mut captures = BTreeMap::new();
         let mut next = Some(0);
         while let Some(first) = next {
-            let page = self.core.catalogue.group_versions(group, first, LOADED_MAX)?;
+            let page =
+                self.core.catalogue.rows_of(tables::GROUP_VERSIONS, group, first, LOADED_MAX)?;
             next = page.last().filter(|_| page.len() == LOADED_MAX).map(|(number, _)| number + 1);
             for (number, capture) in page {
                 if let Some(made) = capture.scheduled.filter(|made| made.schedule == id) {
@@ -180,7 +183,7 @@ impl Groups {
                 tx.numbers.schedule
             });
             let record = spec.record(id, wall);
-            tx.put_group_schedule(group, &record)?;
+            tx.put(tables::GROUP_SCHEDULES, group, &record)?;
             let detail = format!("group {name}: {}, keep {}", spec.timing, spec.keep);
             tx.audit("schedule-set", "", detail)?;
             let _books = tx.commit()?;
@@ -252,7 +255,7 @@ impl Groups {
         let mut tx = self.core.begin()?;
         let group = self.group_record(name)?.id;
         let id = self.with_schedule(group, |s| s.id()).ok_or_else(|| no_schedule(name))?;
-        tx.remove_group_schedule(group)?;
+        tx.remove(tables::GROUP_SCHEDULES, group)?;
         let detail = format!("group {name}: schedule {id}; its versions stay");
         tx.audit("schedule-remove", "", detail)?;
         let _books = tx.commit()?;
@@ -294,8 +297,12 @@ impl Groups {
         limit: usize,
     ) -> Result<(Vec<Explained>, Option<u64>)> {
         let group = self.group_record(name)?;
-        let mut page =
-            self.core.catalogue.group_versions(group.id, first, limit.saturating_add(1))?;
+        let mut page = self.core.catalogue.rows_of(
+            tables::GROUP_VERSIONS,
+            group.id,
+            first,
+            limit.saturating_add(1),
+        )?;
         let next = (page.len() > limit).then(|| page[limit].0);
         page.truncate(limit);
         let last = page.last().map_or(0, |(number, _)| *number);

@@ -19,6 +19,7 @@ use units::{Seq, WallTime};
 use crate::catalogue::transaction::Transaction;
 use crate::catalogue::{
     Commit, GroupRecord, GroupVersionRecord, ScheduleRecord, ScheduledRecord, VersionRecord,
+    all_of, tables,
 };
 use crate::host::RoomWait;
 use crate::names::{check_label, check_name};
@@ -110,7 +111,7 @@ impl Groups {
     /// # Errors
     /// `Corrupt` when a record is unreadable.
     pub(crate) fn load_groups(&self) -> Result<()> {
-        let groups = self.core.catalogue.groups()?;
+        let groups = self.core.catalogue.all(tables::GROUPS)?;
         groups.iter().try_for_each(|group| self.load_group_schedule(group.id))?;
         self.set_groups(groups);
         Ok(())
@@ -148,7 +149,7 @@ impl Groups {
             next_version: 0,
             hook: None,
         };
-        tx.put_group(&record)?;
+        tx.put(tables::GROUPS, record.id, &record)?;
         let detail = format!("group {name}: {told}");
         tx.audit("group-create", "", detail)?;
         Ok(record)
@@ -178,7 +179,7 @@ impl Groups {
         for record in groups.values().filter(|record| record.members.contains(&volume)) {
             let mut record = record.clone();
             record.members.retain(|&member| member != volume);
-            commit.put_group(&record)?;
+            commit.put(tables::GROUPS, record.id, &record)?;
             changed.push(record);
         }
         Ok(changed)
@@ -331,10 +332,11 @@ impl Groups {
         let core = &self.core;
         let mut tx = core.begin()?;
         let record = self.group_record(name)?;
-        tx.remove_group(record.id)?;
+        tx.remove(tables::GROUPS, record.id)?;
+        tx.remove_all(tables::GROUP_VERSIONS, all_of(record.id))?;
         let scheduled = self.schedules.lock().contains_key(&record.id);
         if scheduled {
-            tx.remove_group_schedule(record.id)?;
+            tx.remove(tables::GROUP_SCHEDULES, record.id)?;
         }
         let detail = format!("group {name}; volumes and versions stay");
         tx.audit("group-delete", "", detail)?;
@@ -378,7 +380,12 @@ impl Groups {
         limit: usize,
     ) -> Result<(Vec<GroupVersion>, Option<u64>)> {
         let id = self.group_record(name)?.id;
-        let records = self.core.catalogue.group_versions(id, first, limit.saturating_add(1))?;
+        let records = self.core.catalogue.rows_of(
+            tables::GROUP_VERSIONS,
+            id,
+            first,
+            limit.saturating_add(1),
+        )?;
         let next = (records.len() > limit).then(|| records[limit].0);
         let told = |(number, record): (u64, GroupVersionRecord)| GroupVersion {
             number,
@@ -429,7 +436,7 @@ impl Groups {
     /// Deletes a capture with its versions.
     fn delete_capture(&self, name: &str, number: u64) -> Result<()> {
         let group = self.group_record(name)?;
-        let found = self.core.catalogue.group_versions(group.id, number, 1)?;
+        let found = self.core.catalogue.rows_of(tables::GROUP_VERSIONS, group.id, number, 1)?;
         let Some((_, capture)) = found.into_iter().find(|found| found.0 == number) else {
             return Ok(());
         };
@@ -474,7 +481,7 @@ impl Groups {
             removed.push((gone, heirs));
         }
         for (number, _) in captures {
-            tx.remove_group_version(group.id, *number)?;
+            tx.remove(tables::GROUP_VERSIONS, (group.id, *number))?;
         }
         let _books = tx.commit()?;
         self.forget_captures(group.id, captures.iter().map(|(number, _)| *number));
@@ -574,16 +581,16 @@ impl Groups {
         for ((volume, &place), quiet) in volumes.iter().zip(taken.places).zip(taken.quiets) {
             let version = capture_of(&capture, place, quiet);
             let number = tx.change(&volume.record).take_version_number();
-            tx.put_version(volume.id, number, &version)?;
+            tx.put(tables::VERSIONS, (volume.id, number), &version)?;
             if let Some(files) = &quiet.open_files {
-                tx.put_open_files(volume.id, number, files)?;
+                tx.put(tables::OPEN_FILES, (volume.id, number), files)?;
             }
             made_versions.push(number);
         }
-        tx.put_group_version(group.id, number, &capture)?;
-        tx.put_group(&group)?;
+        tx.put(tables::GROUP_VERSIONS, (group.id, number), &capture)?;
+        tx.put(tables::GROUPS, group.id, &group)?;
         if let Some(due) = taken.due {
-            tx.put_group_schedule(group.id, due)?;
+            tx.put(tables::GROUP_SCHEDULES, group.id, due)?;
         }
         let books = tx.commit()?;
         let made = capture.scheduled.map(|s| (s.schedule, s.made_ns));
@@ -608,14 +615,14 @@ impl Groups {
 
     /// Removes the oldest rows of captures of which nothing is left.
     fn sweep_group(&self, id: u64, before: u64) -> Result<()> {
-        let mut rows = self.core.catalogue.group_versions(id, 0, SWEPT_MAX)?;
+        let mut rows = self.core.catalogue.rows_of(tables::GROUP_VERSIONS, id, 0, SWEPT_MAX)?;
         rows.retain(|(number, record)| *number < before && self.is_nothing_left_of(record));
         if rows.is_empty() {
             return Ok(());
         }
         let tx = self.core.begin()?;
         for (number, _) in &rows {
-            tx.remove_group_version(id, *number)?;
+            tx.remove(tables::GROUP_VERSIONS, (id, *number))?;
         }
         let _books = tx.commit()?;
         self.forget_captures(id, rows.iter().map(|(number, _)| *number));

@@ -6,7 +6,7 @@
 //! these.
 
 use crate::Result;
-use crate::catalogue::GroupRecord;
+use crate::catalogue::{GroupRecord, tables};
 use crate::names::check_name;
 use crate::retention::groups::Groups;
 use crate::volume::Volume;
@@ -93,7 +93,7 @@ impl Groups {
         let mut record = self.group_record(name)?;
         let detail = format!("group {name}: hook {}", hook.as_deref().unwrap_or(NO_HOOK));
         record.hook = hook;
-        tx.put_group(&record)?;
+        tx.put(tables::GROUPS, record.id, &record)?;
         tx.audit("group-set", "", detail)?;
         let _books = tx.commit()?;
         self.set_groups(vec![record]);

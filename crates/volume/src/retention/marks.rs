@@ -2,7 +2,7 @@
 
 use units::{Moment, Seq, WallTime};
 
-use crate::catalogue::MarkRecord;
+use crate::catalogue::{MarkRecord, tables};
 use crate::names::check_name;
 use crate::retention::moments::Moments;
 use crate::types::{Mark, Stamp};
@@ -35,7 +35,7 @@ impl Moments {
         };
         let tx = self.begin()?;
         self.check_served()?;
-        tx.put_mark(self.id, name, &record)?;
+        tx.put(tables::MARKS, (self.id, name), &record)?;
         let _books = tx.commit()?;
         let mark = mark_of(name, &record);
         pins.add_mark(name.to_owned(), record);
@@ -69,7 +69,7 @@ impl Moments {
             return Err(Error::new(ErrorKind::NotFound, text));
         };
         let mut tx = self.begin()?;
-        tx.remove_mark(self.id, name)?;
+        tx.remove(tables::MARKS, (self.id, name))?;
         let detail = format!("mark {name} (seq {}, pinned: {})", mark.seq, mark.pinned);
         tx.audit("mark-delete", &self.name, detail)?;
         let _books = tx.commit()?;

@@ -11,7 +11,7 @@
 
 use units::{Seq, WallTime};
 
-use crate::catalogue::{ScheduleRecord, VersionRecord};
+use crate::catalogue::{ScheduleRecord, VersionRecord, tables};
 use crate::retention::Retention;
 use crate::retention::explain::{Explained, MadeBy, candidate, doomed, explain_doomed};
 use crate::retention::groups::Groups;
@@ -103,7 +103,7 @@ impl Retention {
                 }
             };
             let record = spec.record(id, wall);
-            tx.put_schedule(self.id, &record)?;
+            tx.put(tables::SCHEDULES, self.id, &record)?;
             let detail = format!("{}, keep {}", spec.timing, spec.keep);
             tx.audit("schedule-set", &self.name, detail)?;
             let _books = tx.commit()?;
@@ -155,7 +155,7 @@ impl Retention {
         let Some(id) = self.schedule.lock().as_ref().map(|schedule| schedule.id()) else {
             return Err(self.no_schedule());
         };
-        tx.remove_schedule(self.id)?;
+        tx.remove(tables::SCHEDULES, self.id)?;
         let detail = format!("schedule {id}; its versions stay");
         tx.audit("schedule-remove", &self.name, detail)?;
         let _books = tx.commit()?;
@@ -227,8 +227,12 @@ impl Retention {
         limit: usize,
     ) -> Result<(Vec<Explained>, Option<u64>)> {
         self.check_open()?;
-        let mut page =
-            self.core.catalogue.versions_from(self.id, first, limit.saturating_add(1))?;
+        let mut page = self.core.catalogue.rows_of(
+            tables::VERSIONS,
+            self.id,
+            first,
+            limit.saturating_add(1),
+        )?;
         let next = (page.len() > limit).then(|| page[limit].0);
         page.truncate(limit);
         let last = page.last().map_or(0, |(number, _)| *number);

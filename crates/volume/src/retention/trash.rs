@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use units::WallTime;
 
-use crate::catalogue::{GraceRecord, TrashRecord, VolumeRecord};
-use crate::jobs::merges::Merges;
+use crate::catalogue::{GraceRecord, TrashRecord, VolumeRecord, all_of, tables};
 use crate::names::check_name;
 use crate::pool::Engine;
 use crate::pool::volumes::Volumes;
 use crate::retention::grace::GRACE_NS;
+use crate::retention::groups::Groups;
 use crate::retention::moments::Moments;
 use crate::retention::pins::Pins;
 use crate::types::{DeletedVolume, Deletion};
@@ -181,7 +181,8 @@ impl Engine {
         }
         if grace_ns == 0 {
             let mut work = self.work.lock();
-            self.destroy(volume, End::Asked { force: asked.force }, &mut work)?;
+            self.destroy(volume, End::Asked { force: asked.force })?;
+            work.purge()?;
             return Ok(told);
         }
         self.put_away(volume, trash, asked.force)?;
@@ -199,7 +200,8 @@ impl Engine {
         let told = volume.told_deleted(trash)?;
         if !dry_run {
             let mut work = self.work.lock();
-            self.destroy(&volume, End::Emptied(trash), &mut work)?;
+            self.destroy(&volume, End::Emptied(trash))?;
+            work.purge()?;
         }
         Ok(told)
     }
@@ -242,16 +244,16 @@ impl Volumes {
     }
 }
 
-impl Engine {
+impl Groups {
     /// Deletes for good what has been in the trash for long enough. The caller has the work.
     ///
     /// # Errors
     /// `Refused`, `Io`.
-    pub(crate) fn expire_trash(&self, work: &mut Merges) -> Result<()> {
+    pub(crate) fn expire_trash(&self) -> Result<()> {
         let now_ns = self.core.time().as_nanos();
         for (volume, trash) in self.in_trash() {
             if trash.until_ns <= now_ns {
-                unless_taken_out(self.destroy(&volume, End::Over(trash), work))?;
+                unless_taken_out(self.destroy(&volume, End::Over(trash)))?;
             }
         }
         Ok(())
@@ -262,13 +264,14 @@ impl Engine {
     ///
     /// # Errors
     /// `Refused`, `Io`.
-    pub(crate) fn sacrifice_trash(&self, work: &mut Merges) -> Result<bool> {
+    pub(crate) fn sacrifice_trash(&self) -> Result<bool> {
         let Some((volume, trash)) = self.in_trash().into_iter().next() else { return Ok(false) };
-        unless_taken_out(self.destroy(&volume, End::NoRoom(trash), work)).map(|()| true)
+        unless_taken_out(self.destroy(&volume, End::NoRoom(trash))).map(|()| true)
     }
 
-    /// Deletes a volume for good. Blocks that clones still need stay until they are gone.
-    fn destroy(&self, volume: &Arc<Volume>, end: End, work: &mut Merges) -> Result<()> {
+    /// Deletes a volume for good. It is removed as soon as no clone needs any of it. The caller has
+    /// the work.
+    fn destroy(&self, volume: &Arc<Volume>, end: End) -> Result<()> {
         // Nothing is pinned between the look and the commit.
         let mut pins = volume.pins().lock();
         if end == (End::Asked { force: false }) {
@@ -292,10 +295,10 @@ impl Engine {
             volume.compactions.remove_all(volume.id, &tx)?;
             let groups = self.groups_without(volume.id, &tx)?;
             if volume.schedule.lock().is_some() {
-                tx.remove_schedule(volume.id)?;
+                tx.remove(tables::SCHEDULES, volume.id)?;
             }
             if volume.present().current.is_some() {
-                tx.remove_slabs(volume.id)?;
+                tx.remove_all(tables::SLABS, all_of(volume.id))?;
             }
             tx.audit(action, &volume.name, detail)?;
             let _books = tx.commit()?;
@@ -318,9 +321,8 @@ impl Engine {
         pins.clear();
         drop(pins);
         *volume.schedule.lock() = None;
-        work.give_up();
         self.share_memory();
-        self.bury_ghosts()
+        Ok(())
     }
 }
 

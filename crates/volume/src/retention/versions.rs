@@ -15,7 +15,9 @@ use std::ops::RangeInclusive;
 use history::{By, Gate};
 use units::{Seq, Span, WallTime};
 
-use crate::catalogue::{Commit, ScheduleRecord, ScheduledRecord, VersionRecord, VolumeRecord};
+use crate::catalogue::{
+    Commit, ScheduleRecord, ScheduledRecord, VersionRecord, VolumeRecord, tables,
+};
 use crate::names::check_label;
 use crate::retention::Retention;
 use crate::retention::open_files::{OpenFiles, Quiet};
@@ -95,12 +97,12 @@ impl Retention {
             }
             let number = tx.change(&self.record).take_version_number();
             let stored = self.put_counts(&pins, &tx)?;
-            tx.put_version(self.id, number, &version)?;
+            tx.put(tables::VERSIONS, (self.id, number), &version)?;
             if let Some(files) = &open_files {
-                tx.put_open_files(self.id, number, files)?;
+                tx.put(tables::OPEN_FILES, (self.id, number), files)?;
             }
             if let Some(schedule) = due {
-                tx.put_schedule(self.id, schedule)?;
+                tx.put(tables::SCHEDULES, self.id, schedule)?;
             }
             let _books = tx.commit()?;
             self.counting.lock().stored(&stored);
@@ -147,7 +149,7 @@ impl Retention {
     pub fn versions_page(&self, first: u64, limit: usize) -> Result<VersionPage> {
         self.check_open()?;
         // One more: the next begins where this one's span ends.
-        let records = self.core.catalogue.versions_from(self.id, first, limit + 1)?;
+        let records = self.core.catalogue.rows_of(tables::VERSIONS, self.id, first, limit + 1)?;
         let clones = self.clones();
         let mut times = records.iter().skip(1).map(|(_, next)| next.time_ns).collect::<Vec<_>>();
         let next = (records.len() > limit).then(|| records[limit].0);
@@ -177,7 +179,7 @@ impl Retention {
     pub fn open_files(&self, number: u64) -> Result<Option<OpenFiles>> {
         let version = self.version(number)?;
         match version.open_files {
-            Some(_) => self.core.catalogue.open_files(self.id, number),
+            Some(_) => self.core.catalogue.get(tables::OPEN_FILES, (self.id, number)),
             None => Ok(None),
         }
     }
@@ -328,11 +330,12 @@ impl Retention {
         for (number, (bytes, exact)) in counted {
             // A version that was deleted is not made again.
             if pins.version(number).is_some()
-                && let Some(record) = self.core.catalogue.version(self.id, number)?
+                && let Some(record) =
+                    self.core.catalogue.get(tables::VERSIONS, (self.id, number))?
             {
                 let record =
                     VersionRecord { bytes_changed: Some(bytes), is_bound: !exact, ..record };
-                commit.put_version(self.id, number, &record)?;
+                commit.put(tables::VERSIONS, (self.id, number), &record)?;
             }
             stored.push(number);
         }
@@ -414,17 +417,17 @@ impl Retention {
             .filter(|number| !numbers_gone.contains(number))
             .collect();
         for &(number, _) in gone {
-            commit.remove_version(self.id, number)?;
+            commit.remove(tables::VERSIONS, (self.id, number))?;
         }
         for chunk in gone.chunk_by(|a, b| a.0 + 1 == b.0) {
             if let (Some((first, _)), Some((last, _))) = (chunk.first(), chunk.last()) {
-                commit.remove_open_files(self.id, *first, *last)?;
+                commit.remove_all(tables::OPEN_FILES, (self.id, *first)..=(self.id, *last))?;
             }
         }
         for &heir in &heirs {
-            if let Some(record) = self.core.catalogue.version(self.id, heir)? {
+            if let Some(record) = self.core.catalogue.get(tables::VERSIONS, (self.id, heir))? {
                 let record = VersionRecord { bytes_changed: None, is_bound: false, ..record };
-                commit.put_version(self.id, heir, &record)?;
+                commit.put(tables::VERSIONS, (self.id, heir), &record)?;
             }
         }
         self.compactions.remove(self.id, &numbers_gone, commit)?;

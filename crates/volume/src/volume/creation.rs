@@ -2,15 +2,11 @@
 
 use std::sync::Arc;
 
-use format::superblock::{
-    FEATURE_BASE, FEATURE_CURRENT_STORE, FEATURE_EXTENTS, FEATURE_IMPORT, FEATURE_PACKS,
-    FEATURE_SHARED,
-};
 use history::{Branch, OUTSIDE_SEQ};
 use units::{MapExtent, Moment, Seq};
 
 use crate::catalogue::transaction::Transaction;
-use crate::catalogue::{SourceRecord, TimelineRecord, VolumeRecord};
+use crate::catalogue::{SourceRecord, TimelineRecord, VolumeRecord, tables};
 use crate::jobs::encoding;
 use crate::names::check_name;
 use crate::pool::volumes::Volumes;
@@ -115,9 +111,6 @@ impl Volumes {
         action: &str,
         detail: String,
     ) -> Result<Arc<Volume>> {
-        for feature in features_of(&record) {
-            self.core.announce(feature)?;
-        }
         let mut tx = self.core.begin()?;
         let coming = self.prepare_volume(record, origin, &mut tx, (action, detail))?;
         let books = tx.commit()?;
@@ -164,7 +157,6 @@ impl Volumes {
         name: &str,
         extent: Option<MapExtent>,
     ) -> Result<Arc<Volume>> {
-        self.core.announce(FEATURE_IMPORT)?;
         self.clone_as(source, at, name, (extent, true))
     }
 
@@ -250,14 +242,8 @@ impl Volumes {
             parent: branch.as_ref().map(|b| (b.timeline.id, b.seq.0)),
             source: source.map(|source| tx.numbers.keep_orders(source)),
         };
-        if record.architecture.has_current_store() {
-            tx.begin_slabs()?;
-        }
-        if record.architecture.has_base() {
-            tx.begin_bases()?;
-        }
-        tx.put_volume(&record)?;
-        tx.put_timeline(&timeline)?;
+        tx.put(tables::VOLUMES, record.id, &record)?;
+        tx.put(tables::TIMELINES, timeline.id, &timeline)?;
         tx.audit(action, &record.name, detail)?;
         Ok(Newborn { record, timeline, branch })
     }
@@ -336,16 +322,4 @@ pub fn check_size(size_bytes: u64) -> Result<()> {
     }
     Err(Error::new(ErrorKind::Invalid, format!("a volume cannot have {size_bytes} bytes"))
         .with_hint("a multiple of 512 from 4096 bytes to 4 PiB"))
-}
-
-/// The features that a pool must know to have a volume.
-pub(crate) fn features_of(record: &VolumeRecord) -> impl Iterator<Item = u64> {
-    let features = [
-        (record.architecture.has_current_store(), FEATURE_CURRENT_STORE),
-        (record.architecture.has_base(), FEATURE_BASE),
-        (!record.extent.is_block(), FEATURE_EXTENTS),
-        (record.encoding.is_some(), FEATURE_PACKS),
-        (record.dedup, FEATURE_SHARED),
-    ];
-    features.into_iter().filter_map(|(has, feature)| has.then_some(feature))
 }

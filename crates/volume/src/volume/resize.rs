@@ -9,7 +9,6 @@
 
 use std::sync::Arc;
 
-use format::superblock::FEATURE_BEYOND;
 use history::Gate;
 use units::BLOCK_BYTES;
 
@@ -67,9 +66,6 @@ impl Volume {
             let mut record = self.record.lock().clone();
             self.settle_settings(&mut record, change, self.log().stable())?;
             let grows = size_bytes > live.size_bytes;
-            if !grows {
-                self.core.announce(FEATURE_BEYOND)?;
-            }
             let _cut = self.sizing().cut_at(size_bytes);
             if grows
                 && record.may_have_beyond(live.size_bytes)

@@ -24,8 +24,6 @@ impl Volume {
     pub fn change(&self, change: &VolumeChange) -> Result<()> {
         self.check_change(change)?;
         let Some(size_bytes) = change.size_bytes else { return self.change_settings(change) };
-        self.prepare_encoding(change.encoding)?;
-        self.prepare_dedup(change.dedup)?;
         self.resize_and(size_bytes, change)
     }
 
@@ -52,8 +50,6 @@ impl Volume {
         if let Some(to) = change.architecture {
             self.prepare_switch(to)?;
         }
-        self.prepare_encoding(change.encoding)?;
-        self.prepare_dedup(change.dedup)?;
         let still = self.stand_still()?;
         let (switched, shares) = self.log().with_gate(|gate| -> Result<_> {
             let mut tx = self.begin()?;

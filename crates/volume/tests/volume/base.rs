@@ -583,16 +583,3 @@ fn a_base_makes_room_when_the_pool_is_full() {
     fill_up(Architecture::Redirect);
     fill_up(Architecture::Checkpointing);
 }
-
-#[test]
-fn only_pools_with_a_base_ask_for_a_program_that_knows_it() {
-    let rig = Rig::new();
-    let bits = |rig: &Rig| {
-        let read = hindsight_volume::read_superblock(&*rig.device()).expect("a superblock");
-        read.features_incompatible
-    };
-    rig.make("a", Architecture::Logging, Granularity::EveryWrite);
-    assert_eq!(bits(&rig), 0);
-    rig.make("b", Architecture::Redirect, Granularity::EveryWrite);
-    assert_eq!(bits(&rig), 2);
-}

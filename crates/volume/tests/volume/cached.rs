@@ -7,7 +7,7 @@ use block::{BlockDevice, MediaDevice};
 use env::Clock;
 use hindsight_volume::{
     Architecture, Budget, CacheChange, CacheUse, Error, ErrorKind, Granularity, IoKind, Machine,
-    Pool, PoolFormat, PoolOptions, Volume, VolumeChange, VolumeSpec, WriteOp, read_superblock,
+    Pool, PoolFormat, PoolOptions, Volume, VolumeChange, VolumeSpec, WriteOp,
 };
 use sim::{Failure, Op, Random, SimClock, SimEntropy, SimMedia};
 use units::{Moment, Seq, WallTime};
@@ -83,10 +83,6 @@ impl Rig {
 
     pub fn make(&self, name: &str, wish: Wish) -> Arc<Volume> {
         self.try_make(name, wish).expect("made")
-    }
-
-    pub fn superblock(&self) -> format::superblock::Superblock {
-        read_superblock(&*self.device()).expect("sound")
     }
 
     /// The map is thrown away and built again.

@@ -112,9 +112,9 @@ fn a_clone_that_wrote_the_same_is_another_source() {
 }
 
 fn scrub(rig: &Rig) -> ScrubInfo {
-    rig.pool().start_scrub().expect("started");
-    while rig.pool().step_scrub(Budget { bytes: 1 << 20 }).expect("stepped").is_some() {}
-    rig.pool().scrub_info().expect("done")
+    rig.pool().scrubs().start().expect("started");
+    while rig.pool().step_job("scrub", Budget { bytes: 1 << 20 }).expect("stepped") {}
+    rig.pool().scrubs().info().expect("done")
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use format::superblock::FEATURE_EXTENTS;
 use hindsight_volume::{Architecture, Budget, CacheChange, Granularity, Volume, WriteOp};
 use units::{MapExtent, Moment};
 
@@ -41,13 +40,11 @@ fn restart(rig: &mut Rig, volume: Arc<Volume>) -> Arc<Volume> {
 }
 
 #[test]
-fn only_a_pool_with_a_larger_extent_says_so() {
+fn a_volume_says_how_large_its_extents_are() {
     let mut rig = Rig::new();
     rig.make("plain", PLAIN);
-    assert_eq!(rig.superblock().features_incompatible, 0);
     rig.extent = MapExtent::ALL[1];
     rig.make("large", PLAIN);
-    assert_eq!(rig.superblock().features_incompatible, FEATURE_EXTENTS);
     let info = |name: &str| rig.pool().volume(name).expect("there").info().expect("info");
     assert_eq!(info("plain").extent, MapExtent::BLOCK);
     assert_eq!(info("large").extent.bytes(), 8192);

@@ -13,8 +13,10 @@ use std::sync::Arc;
 
 use block::{BlockDevice, MemoryDevice};
 use format::FORMAT_VERSION;
+use format::superblock::{FEATURE_TABLES, FEATURES_INCOMPATIBLE_KNOWN};
 use hindsight_volume::{
     ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
+    read_superblock,
 };
 use sim::{SimClock, SimEntropy};
 use units::{Moment, WallTime};
@@ -245,5 +247,19 @@ fn pools_of_every_format_version_open_as_what_they_were() {
         let mut bytes = [0; 8];
         main.read(5 * BLOCK, &mut bytes).expect("read");
         assert_eq!(u64::from_le_bytes(bytes), 105);
+    }
+}
+
+/// It was made when tables were made at need and features set one by one.
+#[test]
+fn an_older_pool_gets_all_features_and_tables_when_it_is_opened_first() {
+    let image = std::fs::read(path("format-1.pool")).expect("the image");
+    let device = unpack(&image);
+    let features = || read_superblock(&*device).expect("sound").features_incompatible;
+    assert_eq!(features() & FEATURE_TABLES, 0);
+    for _ in 0..2 {
+        let pool = open(&device, machine(&clock(4_000_000), 9));
+        assert_eq!(features(), FEATURES_INCOMPATIBLE_KNOWN);
+        pool.close().expect("closed");
     }
 }

@@ -6,7 +6,7 @@ use block::{BlockDevice, MediaDevice};
 use format::checksum::block_crc;
 use hindsight_volume::{
     Architecture, Budget, Granularity, IoKind, Machine, Pool, PoolFormat, PoolOptions, Volume,
-    VolumeSpec, WriteOp, read_superblock,
+    VolumeSpec, WriteOp,
 };
 use sim::{Keep, Op, Random, SimClock, SimEntropy, SimMedia};
 use units::{Moment, Seq, WallTime};
@@ -349,15 +349,4 @@ fn a_clone_copies_nothing_and_is_written_in_places_of_its_own() {
     assert!(content(&origin) == expected);
     assert!(content(&rig.pool().volume("c").expect("there")) == changed);
     rig.pool().verify_invariants().expect("sound");
-}
-
-#[test]
-fn only_pools_with_a_current_store_ask_for_a_program_that_knows_it() {
-    let rig = Rig::new();
-    let features = || read_superblock(&*rig.device()).expect("sound").features_incompatible;
-    let spec = VolumeSpec { window_ns: 1 << 60, ..VolumeSpec::new("plain", SIZE_BYTES) };
-    rig.pool().create_volume(&spec).expect("made");
-    assert_eq!(features(), 0);
-    rig.make("v", Granularity::EveryWrite);
-    assert_eq!(features(), 1);
 }

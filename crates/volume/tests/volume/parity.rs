@@ -173,15 +173,15 @@ fn what_rots_while_a_scrub_goes_on_is_never_what_parity_is_computed_of() {
     };
     let mut rotten = 0;
     let scrub = |after: usize, rot: &mut dyn FnMut()| {
-        pool.start_scrub().expect("started");
+        pool.scrubs().start().expect("started");
         let mut steps = 0;
-        while pool.step_scrub(Budget { bytes: 512 << 10 }).expect("stepped").is_some() {
+        while pool.step_job("scrub", Budget { bytes: 512 << 10 }).expect("stepped") {
             steps += 1;
             if steps == after {
                 rot();
             }
         }
-        let info = pool.scrub_info().expect("there was one");
+        let info = pool.scrubs().info().expect("there was one");
         assert_eq!((info.state, info.lost), (ScrubState::Done, 0), "{info:?}");
         steps
     };
@@ -240,8 +240,8 @@ fn a_place_that_rotted_is_not_trusted_when_parity_was_computed_of_it() {
         for &(member, at) in &all {
             members.media[member].rot(at + 9, 2);
             assert_eq!(lies_at(&members, block).len(), all.len() - 1);
-            pool.start_scrub().expect("started");
-            while pool.step_scrub(Budget { bytes: MIB }).expect("stepped").is_some() {}
+            pool.scrubs().start().expect("started");
+            while pool.step_job("scrub", Budget { bytes: MIB }).expect("stepped") {}
             pool.verify_invariants().unwrap_or_else(|e| panic!("block {block}: {e}"));
             while pool.step(Budget { bytes: 64 << 20 }).expect("stepped") {}
             volume.flush().expect("flushed");
@@ -518,15 +518,15 @@ fn a_scrub_goes_on_behind_a_region_that_cannot_be_read() {
     drop(array);
     let pool = members.try_open().expect("again");
     let scrub = |at_most: u64, fail: &dyn Fn()| {
-        pool.start_scrub().expect("started");
+        pool.scrubs().start().expect("started");
         let mut steps = 0;
-        while pool.step_scrub(Budget { bytes: MIB }).expect("stepped").is_some() {
+        while pool.step_job("scrub", Budget { bytes: MIB }).expect("stepped") {
             steps += 1;
             if steps == at_most {
                 fail();
             }
         }
-        let info = pool.scrub_info().expect("there was one");
+        let info = pool.scrubs().info().expect("there was one");
         assert_eq!((info.state, info.lost), (ScrubState::Done, 0), "{info:?}");
         (steps, info)
     };
@@ -583,8 +583,8 @@ fn a_pool_that_does_not_open_without_a_member_puts_nobody_out() {
     let is_in = |m: block::MemberStatus| m.standing == block::Standing::In;
     assert!(pool.members().into_iter().all(is_in), "{:?}", pool.members());
     members.check(&pool);
-    pool.start_scrub().expect("started");
-    while pool.step_scrub(Budget { bytes: 64 * MIB }).expect("stepped").is_some() {}
+    pool.scrubs().start().expect("started");
+    while pool.step_job("scrub", Budget { bytes: 64 * MIB }).expect("stepped") {}
     pool.close().expect("closed");
     drop(pool);
     // The rotten one is whole again, so any other may be missing. What is so is told at once.

@@ -1,15 +1,13 @@
 //! Reading the past does not slow the present (promise 8): not by a clock, which a busy machine
 //! would decide, but by what is waited for and what is looked up again.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use block::{
-    BlockDevice, Effect, FaultDevice, FaultPlan, FaultRule, MediaDevice, MemoryDevice, Operation,
-    Pause,
-};
+use block::{BlockDevice, DelayDevice, Delays, MediaDevice, MemoryDevice, Pause};
 use env::{FileMedia, RealClock, RealEntropy};
 use hindsight_volume::{
     Budget, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
@@ -78,43 +76,39 @@ fn however_much_of_the_past_is_read_the_present_keeps_its_map_in_memory() {
     assert_eq!(look_at_all(&present), 0, "whatever of the past was read meanwhile");
 }
 
-/// A device whose next read waits until it is let go, and says when it has begun to.
+/// A device whose next read, once that is asked, waits until it is let go, and says when it has
+/// begun to.
 fn device_that_holds_a_read<D: BlockDevice + 'static>(
     below: D,
-) -> (Arc<dyn BlockDevice>, Arc<FaultPlan>, Receiver<()>, Sender<()>) {
+) -> (Arc<dyn BlockDevice>, Arc<AtomicBool>, Receiver<()>, Sender<()>) {
     let (begun, has_begun) = mpsc::channel();
     let (let_go, may_go) = mpsc::channel();
     let (begun, may_go) = (Mutex::new(begun), Mutex::new(may_go));
+    let is_asked = Arc::new(AtomicBool::new(false));
+    let next_waits = Arc::clone(&is_asked);
     let pause: Pause = Arc::new(move |_| {
+        if !next_waits.swap(false, Ordering::SeqCst) {
+            return;
+        }
         begun.lock().expect("not poisoned").send(()).expect("the test waits for it");
         may_go.lock().expect("not poisoned").recv_timeout(PATIENCE).expect("it is let go");
     });
-    let plan = Arc::new(FaultPlan::default());
-    let device = FaultDevice::new(below, Arc::clone(&plan), pause);
-    (Arc::new(device), plan, has_begun, let_go)
-}
-
-fn next_read_waits() -> FaultRule {
-    FaultRule {
-        operation: Some(Operation::Read),
-        range: None,
-        after: 0,
-        times: Some(1),
-        effect: Effect::Delay(1),
-    }
+    let delays = Delays { read_ns: 1, ..Delays::default() };
+    let device = DelayDevice::new(below, delays, pause);
+    (Arc::new(device), is_asked, has_begun, let_go)
 }
 
 #[test]
 fn a_read_of_the_past_that_waits_for_the_device_holds_up_nothing_of_the_present() {
     let below = MemoryDevice::new(1 << 30);
-    let (device, plan, has_begun, let_go) = device_that_holds_a_read(below);
+    let (device, next_waits, has_begun, let_go) = device_that_holds_a_read(below);
     let pool = pool(device, 8 << 20);
     let volume = volume(&pool);
     let at = put(&volume, 0, 1);
     put(&volume, 0, 2);
     put(&volume, PAGE_BYTES, 3);
     let view = volume.view(&Moment::Seq(at)).expect("opened");
-    plan.add(next_read_waits());
+    next_waits.store(true, Ordering::SeqCst);
     let past = thread::spawn(move || {
         let mut bytes = [0; BLOCK as usize];
         view.read(0, &mut bytes).expect("read");
@@ -157,12 +151,12 @@ fn a_page_of_the_map_that_waits_for_the_device_holds_up_no_other_and_no_write() 
         volume.write_batch(&[WriteOp::Data { offset: other, bytes: &bytes }]).expect("written");
         pool.close().expect("closed");
     }
-    let (device, plan, has_begun, let_go) = device_that_holds_a_read(media());
+    let (device, next_waits, has_begun, let_go) = device_that_holds_a_read(media());
     let pool = Pool::open(device, machine(), PoolOptions { memory_bytes: 8 << 20 });
     let pool = pool.expect("opened");
     let volume = pool.volume("v").expect("there");
     assert_eq!(get(&volume, 0), 1);
-    plan.add(next_read_waits());
+    next_waits.store(true, Ordering::SeqCst);
     let reader = {
         let volume = Arc::clone(&volume);
         thread::spawn(move || get(&volume, other))

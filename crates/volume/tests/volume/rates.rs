@@ -37,9 +37,9 @@ fn work(
 
 fn scrub_ticks(pair: &Pair, pool: &Pool, per_second: u64) -> (u64, u64) {
     pool.set_rates(Rates { scrub: NonZeroU64::new(per_second), ..Rates::default() });
-    pool.start_scrub().expect("started");
-    let info = || pool.scrub_info().expect("there is one");
-    let step = || pool.step_scrub(STEP).expect("stepped").is_some();
+    pool.scrubs().start().expect("started");
+    let info = || pool.scrubs().info().expect("there is one");
+    let step = || pool.step_job("scrub", STEP).expect("stepped");
     let done = || info().read_bytes;
     let ticks = work(pair, per_second, step, done, || info().state == ScrubState::Done);
     (ticks, info().read_bytes)
@@ -92,22 +92,23 @@ fn a_limit_that_is_changed_while_a_scrub_runs_holds_from_then_on_and_is_noted() 
     let rebuild = NonZeroU64::new(7 * MIB);
     pool.set_rates(Rates { rebuild, ..Rates::default() });
     let scrub = |limit| RateChange { scrub: Some(NonZeroU64::new(limit)), ..RateChange::default() };
-    let info = || pool.scrub_info().expect("there is one");
-    let step = || pool.step_scrub(STEP).expect("stepped").is_some();
+    let info = || pool.scrubs().info().expect("there is one");
+    let step = || pool.step_job("scrub", STEP).expect("stepped");
     let mut before = 0;
     for limit in [MIB / 16, MIB] {
         let rates = pool.change_rates(scrub(limit)).expect("changed");
         assert_eq!(rates, Rates { scrub: NonZeroU64::new(limit), rebuild });
         assert_eq!(pool.rates(), rates);
         if before == 0 {
-            pool.start_scrub().expect("started");
+            pool.scrubs().start().expect("started");
         }
         // A step, and no more before it is paid for; a tenth of a second was not used.
-        assert!(step() && !step(), "the clock stands still");
+        assert!(!step() && !step(), "the clock stands still");
         let read = info().read_bytes - before;
         before += read;
         let cost_ns = read * SECOND_NS / limit;
-        assert_eq!(pool.scrub_wait_ns(), cost_ns.saturating_sub(SECOND_NS / 10));
+        pair.clock.advance(cost_ns.saturating_sub(SECOND_NS / 10 + 1));
+        assert!(!step() && info().read_bytes == before, "it is not quite paid for");
         assert_eq!(info().state, ScrubState::Running, "there is more");
         let error = pool.change_rates(scrub(1)).expect_err("too little");
         assert_eq!((error.kind, pool.rates()), (ErrorKind::Invalid, rates));

@@ -151,16 +151,16 @@ fn step_all(pool: &Pool) {
 /// Scrubs to the end in steps of so many bytes; says how many steps.
 fn scrub_by(pool: &Pool, bytes: u64) -> (ScrubInfo, usize) {
     let mut steps = 0;
-    while pool.step_scrub(Budget { bytes }).expect("stepped").is_some() {
+    while pool.step_job("scrub", Budget { bytes }).expect("stepped") {
         steps += 1;
     }
-    let info = pool.scrub_info().expect("there was one");
+    let info = pool.scrubs().info().expect("there was one");
     assert_eq!((info.state, info.percent), (ScrubState::Done, 100), "{info:?}");
     (info, steps)
 }
 
 fn scrub(pool: &Pool) -> ScrubInfo {
-    pool.start_scrub().expect("started");
+    pool.scrubs().start().expect("started");
     scrub_by(pool, 8 * MIB).0
 }
 
@@ -283,7 +283,7 @@ fn what_no_copy_has_is_repaired_from_another_version_and_told_by_its_own_word() 
     let healed = pool.status().healed;
     assert_eq!((healed.recovered, healed.elsewhere, healed.unrecoverable), (3, 3, 0));
     drop(pool);
-    let kept = pair.open().scrub_info().expect("remembered");
+    let kept = pair.open().scrubs().info().expect("remembered");
     assert_eq!(kept.repaired, 0, "the last one found nothing: {kept:?}");
 }
 
@@ -355,23 +355,23 @@ fn a_scrub_goes_on_after_a_restart_where_it_was() {
     let pool = pair.open();
     fill(&pool);
     step_all(&pool);
-    pool.start_scrub().expect("started");
+    pool.scrubs().start().expect("started");
     let (whole, steps) = scrub_by(&pool, 256 << 10);
     assert!(steps > 8, "{steps} steps");
     let at = places(&pair.media[0], 107)[0];
     pair.rot(0, at);
-    pool.start_scrub().expect("started");
+    pool.scrubs().start().expect("started");
     for _ in 0..steps - 3 {
-        pool.step_scrub(Budget { bytes: 256 << 10 }).expect("stepped");
+        pool.step_job("scrub", Budget { bytes: 256 << 10 }).expect("stepped");
     }
-    let before = pool.scrub_info().expect("under way");
+    let before = pool.scrubs().info().expect("under way");
     assert_eq!((before.state, counts(&before)), (ScrubState::Running, (1, 1, 0)));
     assert!(before.percent > 10, "{before:?}");
-    assert_eq!(pool.start_scrub().expect_err("one runs").kind, ErrorKind::Busy);
+    assert_eq!(pool.scrubs().start().expect_err("one runs").kind, ErrorKind::Busy);
     pool.close().expect("closed");
     drop(pool);
     let pool = pair.open();
-    let after = pool.scrub_info().expect("under way");
+    let after = pool.scrubs().info().expect("under way");
     assert_eq!((after.state, counts(&after)), (ScrubState::Running, (1, 1, 0)));
     assert_eq!(after.read_bytes, before.read_bytes);
     let (end, left) = scrub_by(&pool, 256 << 10);
@@ -380,7 +380,7 @@ fn a_scrub_goes_on_after_a_restart_where_it_was() {
     assert!(end.read_bytes < whole.read_bytes * 3 / 2, "{end:?} after {whole:?}");
     drop(pool);
     let pool = pair.open();
-    assert_eq!(pool.scrub_info(), Some(end), "and it is remembered");
+    assert_eq!(pool.scrubs().info(), Some(end), "and it is remembered");
 }
 
 #[test]
@@ -405,13 +405,13 @@ fn a_scrub_beside_writes_finds_nothing_wrong() {
             });
         }
         for _ in 0..6 {
-            pool.start_scrub().expect("started");
+            pool.scrubs().start().expect("started");
             // Others have the right to background work now and then.
-            while pool.wants_scrub() {
+            while pool.scrubs().info().is_some_and(|info| info.state == ScrubState::Running) {
                 pool.step(Budget { bytes: MIB }).expect("stepped");
-                pool.step_scrub(Budget { bytes: MIB }).expect("stepped");
+                pool.step_job("scrub", Budget { bytes: MIB }).expect("stepped");
             }
-            let info = pool.scrub_info().expect("done");
+            let info = pool.scrubs().info().expect("done");
             assert_eq!(counts(&info), (0, 0, 0), "{info:?}");
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -424,24 +424,24 @@ fn a_scrub_is_stopped_and_another_begins_by_its_schedule() {
     let rig = Rig::new(64 * MIB, MIB);
     let pool = rig.open();
     fill(&pool);
-    assert_eq!(pool.stop_scrub().expect_err("none runs").kind, ErrorKind::NotFound);
+    assert_eq!(pool.scrubs().stop().expect_err("none runs").kind, ErrorKind::NotFound);
     let week_ns = 7 * 24 * 3600 * SECOND_NS;
-    assert_eq!(pool.set_scrub_every(Some(5)).expect_err("too often").kind, ErrorKind::Invalid);
-    pool.set_scrub_every(Some(week_ns)).expect("set");
-    assert_eq!(pool.step_scrub(ALL).expect("stepped"), None, "not yet");
+    assert_eq!(pool.scrubs().set_every(Some(5)).expect_err("too often").kind, ErrorKind::Invalid);
+    pool.scrubs().set_every(Some(week_ns)).expect("set");
+    assert!(!pool.step_job("scrub", ALL).expect("stepped"), "not yet");
     rig.clock.advance(week_ns);
-    assert!(pool.step_scrub(Budget { bytes: 1 }).expect("stepped").is_some(), "it is due");
-    let info = pool.stop_scrub().expect("stopped");
+    assert!(pool.step_job("scrub", Budget { bytes: 1 }).expect("stepped"), "it is due");
+    let info = pool.scrubs().stop().expect("stopped");
     assert_eq!(info.state, ScrubState::Stopped);
     assert!(last_audit(&pool, "scrub").starts_with("stopped: "));
-    assert_eq!(pool.step_scrub(ALL).expect("stepped"), None, "the next is due in a week");
+    assert!(!pool.step_job("scrub", ALL).expect("stepped"), "the next is due in a week");
     let pool = rig.kill(pool);
-    assert_eq!(pool.scrub_every_ns(), Some(week_ns));
+    assert_eq!(pool.scrubs().every_ns(), Some(week_ns));
     rig.clock.advance(week_ns);
     scrub_by(&pool, 8 * MIB);
-    pool.set_scrub_every(None).expect("set");
+    pool.scrubs().set_every(None).expect("set");
     rig.clock.advance(week_ns);
-    assert_eq!(pool.step_scrub(ALL).expect("stepped"), None, "never again");
+    assert!(!pool.step_job("scrub", ALL).expect("stepped"), "never again");
 }
 
 #[test]

@@ -8,95 +8,99 @@ use units::BLOCK_BYTES;
 
 use super::moves::is_stale;
 use super::search::Member;
-use crate::pool::Engine;
+use crate::jobs::parts::Parts;
 use crate::volume::Volume;
 use crate::{ErrorKind, Result};
 
-impl Engine {
-    /// The logs that others were cloned from.
-    fn origins(&self) -> BTreeMap<u64, u64> {
-        let timelines = self.core.timelines.read();
-        let log_of = |timeline: u64| timelines.get(&timeline).map(|(record, _)| record.log);
-        let origins = timelines.values().filter_map(|(record, _)| {
-            // A full clone shares nothing in the end.
-            let parent = record.parent.filter(|_| record.source.is_none());
-            let origin = log_of(parent?.0)?;
-            (origin != record.log).then_some((record.log, origin))
-        });
-        origins.collect()
-    }
+/// Whether there is room to write blocks anew before others go.
+pub fn may_share(parts: &Parts) -> bool {
+    let (_, free, reserve) = parts.core.store.zone_counts();
+    free > reserve + (parts.core.store.zone_count() / 16).max(2)
+}
 
-    /// Volumes whose blocks are to be stored once, by family: the log that all come from.
-    fn families(&self) -> BTreeMap<u64, Vec<Arc<Volume>>> {
-        let mut volumes = self.registry.all();
-        volumes.retain(|v| v.record.lock().dedup && !v.reclamation().is_ailing());
-        let mut families: BTreeMap<u64, Vec<Arc<Volume>>> = BTreeMap::new();
-        if volumes.is_empty() {
-            return families;
+/// The logs that others were cloned from.
+fn origins(parts: &Parts) -> BTreeMap<u64, u64> {
+    let timelines = parts.core.timelines.read();
+    let log_of = |timeline: u64| timelines.get(&timeline).map(|(record, _)| record.log);
+    let origins = timelines.values().filter_map(|(record, _)| {
+        // A full clone shares nothing in the end.
+        let parent = record.parent.filter(|_| record.source.is_none());
+        let origin = log_of(parent?.0)?;
+        (origin != record.log).then_some((record.log, origin))
+    });
+    origins.collect()
+}
+
+/// Volumes whose blocks are to be stored once, by family: the log that all come from.
+fn families(parts: &Parts) -> BTreeMap<u64, Vec<Arc<Volume>>> {
+    let mut volumes = parts.registry.all();
+    volumes.retain(|v| v.record.lock().dedup && !v.reclamation().is_ailing());
+    let mut families: BTreeMap<u64, Vec<Arc<Volume>>> = BTreeMap::new();
+    if volumes.is_empty() {
+        return families;
+    }
+    let origins = origins(parts);
+    for volume in volumes {
+        let mut root = volume.id;
+        while let Some(&origin) = origins.get(&root) {
+            assert!(origin < root, "a clone is younger than its origin");
+            root = origin;
         }
-        let origins = self.origins();
-        for volume in volumes {
-            let mut root = volume.id;
-            while let Some(&origin) = origins.get(&root) {
-                assert!(origin < root, "a clone is younger than its origin");
-                root = origin;
+        families.entry(root).or_default().push(volume);
+    }
+    families
+}
+
+/// Begins the search of a family, if one is due.
+pub fn begin_search(parts: &Parts) -> Result<bool> {
+    let now = parts.core.machine.clock.wall().as_nanos();
+    let looks = parts.dedup.lock().look(now);
+    if !looks || !may_share(parts) {
+        return Ok(false);
+    }
+    for (family, volumes) in families(parts) {
+        if is_due(parts, family, &volumes, now) {
+            return begin_search_of(parts, family, &volumes, now).map(|()| true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_due(parts: &Parts, family: u64, volumes: &[Arc<Volume>], now: u64) -> bool {
+    let before = parts.dedup.lock().searched(family);
+    let spaces = volumes.iter().map(|volume| parts.core.store.space(volume.id).count());
+    let entries = spaces.map(|space| space.entries).sum();
+    before.is_due(now, written(volumes), entries).unwrap_or_else(|| {
+        let stale = stale(parts, volumes);
+        parts.dedup.lock().note_stale(family, now, stale);
+        stale > before.stale()
+    })
+}
+
+fn begin_search_of(parts: &Parts, family: u64, volumes: &[Arc<Volume>], now: u64) -> Result<()> {
+    for volume in volumes {
+        match volume.flush_map() {
+            // A later search finds the entries that wait in memory.
+            Err(e) if e.kind == ErrorKind::Refused || parts.core.store.has_failed() => {
+                return Err(e);
             }
-            families.entry(root).or_default().push(volume);
+            _ => {}
         }
-        families
     }
+    let members = volumes.iter().flat_map(members).collect();
+    let (stale, written) = (stale(parts, volumes), written(volumes));
+    parts.dedup.lock().begin(family, members, now, written, stale);
+    Ok(())
+}
 
-    /// Begins the search of a family, if one is due.
-    pub(super) fn begin_search(&self) -> Result<bool> {
-        let now = self.core.machine.clock.wall().as_nanos();
-        let looks = self.dedup.lock().look(now);
-        if !looks || !self.may_share() {
-            return Ok(false);
-        }
-        for (family, volumes) in self.families() {
-            if self.is_due(family, &volumes, now) {
-                return self.begin_search_of(family, &volumes, now).map(|()| true);
-            }
-        }
-        Ok(false)
-    }
-
-    fn is_due(&self, family: u64, volumes: &[Arc<Volume>], now: u64) -> bool {
-        let before = self.dedup.lock().searched(family);
-        let spaces = volumes.iter().map(|volume| self.core.store.space(volume.id).count());
-        let entries = spaces.map(|space| space.entries).sum();
-        before.is_due(now, written(volumes), entries).unwrap_or_else(|| {
-            let stale = self.stale(volumes);
-            self.dedup.lock().note_stale(family, now, stale);
-            stale > before.stale()
-        })
-    }
-
-    fn begin_search_of(&self, family: u64, volumes: &[Arc<Volume>], now: u64) -> Result<()> {
-        for volume in volumes {
-            match volume.flush_map() {
-                // A later search finds the entries that wait in memory.
-                Err(e) if e.kind == ErrorKind::Refused || self.core.store.has_failed() => {
-                    return Err(e);
-                }
-                _ => {}
-            }
-        }
-        let members = volumes.iter().flat_map(members).collect();
-        let (stale, written) = (self.stale(volumes), written(volumes));
-        self.dedup.lock().begin(family, members, now, written, stale);
-        Ok(())
-    }
-
-    /// Stale segments that these volumes have, or share with others.
-    fn stale(&self, volumes: &[Arc<Volume>]) -> usize {
-        let has_common = volumes.iter().any(|volume| volume.record.lock().common > 0);
-        let is_theirs = |log: u64| match log {
-            NO_LOG => has_common,
-            log => volumes.iter().any(|volume| volume.id == log),
-        };
-        self.core.store.segments().iter().filter(|s| is_theirs(s.log) && is_stale(s)).count()
-    }
+/// Stale segments that these volumes have, or share with others.
+fn stale(parts: &Parts, volumes: &[Arc<Volume>]) -> usize {
+    let has_common = volumes.iter().any(|volume| volume.record.lock().common > 0);
+    let is_theirs = |log: u64| match log {
+        NO_LOG => has_common,
+        log => volumes.iter().any(|volume| volume.id == log),
+    };
+    parts.core.store.segments().iter().filter(|s| is_theirs(s.log) && is_stale(s)).count()
 }
 
 fn members(volume: &Arc<Volume>) -> Vec<Member> {

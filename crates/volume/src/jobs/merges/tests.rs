@@ -8,7 +8,7 @@ use sim::{SimClock, SimEntropy, SimMedia};
 use units::WallTime;
 
 use crate::jobs::merge::RUNS_MAX;
-use crate::types::{Budget, VolumeSpec, WriteOp};
+use crate::types::{Budget, Deletion, VolumeSpec, WriteOp};
 use crate::volume::Volume;
 use crate::{Machine, Pool, PoolFormat, PoolOptions};
 
@@ -54,8 +54,7 @@ impl Rig {
     }
 
     fn is_in_full_merge(&self, volume: &Volume) -> bool {
-        let merges = self.pool.work.lock();
-        merges.full().is_some_and(|merge| merge.volume().id == volume.id)
+        self.pool.work.lock().parts.merging().full == Some(volume.id)
     }
 }
 
@@ -107,6 +106,42 @@ fn a_volume_whose_map_is_full_at_each_step_starves_no_other() {
         rig.step();
     }
     assert!(runs(&other) <= RUNS_MAX, "{} runs", runs(&other));
+}
+
+#[test]
+fn a_volume_that_wants_to_be_merged_again_and_again_starves_no_other() {
+    let rig = Rig::new(16 << 20);
+    let (greedy, other) = (rig.volume("a", DAY_NS), rig.volume("b", DAY_NS));
+    make_runs(&rig.pool, &other, RUNS_MAX as u64 + 2);
+    for _ in 0..6 {
+        make_runs(&rig.pool, &greedy, RUNS_MAX as u64 + 2);
+        rig.step();
+    }
+    assert!(runs(&other) <= RUNS_MAX, "{} runs", runs(&other));
+    other.reclamation().want();
+    for _ in 0..6 {
+        greedy.reclamation().want();
+        rig.step();
+    }
+    assert!(!other.reclamation().is_wanted(), "its pass has begun");
+}
+
+#[test]
+fn a_full_merge_that_is_given_up_is_made_again() {
+    let rig = Rig::new(16 << 20);
+    let (long, other) = (rig.volume("long", DAY_NS), rig.volume("other", DAY_NS));
+    fill(&long, MANY);
+    rig.begin_full_merge(&long);
+    assert!(!long.reclamation().is_wanted(), "it has begun");
+    fill(&other, 64);
+    let dropped = Deletion { grace_ns: Some(0), force: true, ..Deletion::default() };
+    rig.pool.remove_volume("other", dropped).expect("deleted");
+    assert!(!rig.is_in_full_merge(&long), "a merge may be of what is deleted");
+    let began = (0..4).any(|_| {
+        rig.step();
+        rig.is_in_full_merge(&long)
+    });
+    assert!(began, "it is made again");
 }
 
 #[test]

@@ -1,20 +1,25 @@
 //! How far the scrubs of a pool are.
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use env::{Rank, RankedMutex};
 use history::{ScrubReport, Suspects};
 
 use super::queue::{Objects, Queue};
 use crate::catalogue::{ScrubRecord, ScrubScheduleRecord};
+use crate::jobs::parts::Parts;
 
 /// Lost blocks that are named, at most.
 const LOSSES_NAMED: usize = 16;
 
 /// The scrubs of a pool.
-pub struct Scrubbing {
+pub struct Scrubs {
+    parts: Arc<Parts>,
     /// The one under way.
-    pub run: RankedMutex<Option<Run>>,
+    pub(super) run: RankedMutex<Option<Run>>,
     /// The report of the last one.
-    pub told: RankedMutex<Told>,
+    pub(super) told: RankedMutex<Told>,
 }
 
 #[derive(Default)]
@@ -39,11 +44,23 @@ pub struct Run {
     pub noted_bytes: u64,
 }
 
-impl Scrubbing {
+impl Deref for Scrubs {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
+}
+
+impl Scrubs {
     /// As the catalogue has it.
-    pub fn load(last: Option<ScrubRecord>, schedule: Option<ScrubScheduleRecord>) -> Scrubbing {
+    pub fn load(
+        parts: &Arc<Parts>,
+        (last, schedule): (Option<ScrubRecord>, Option<ScrubScheduleRecord>),
+    ) -> Scrubs {
         let told = Told { last, percent: 0, schedule };
-        Scrubbing {
+        Scrubs {
+            parts: Arc::clone(parts),
             run: RankedMutex::new(Rank::Scrub, None),
             told: RankedMutex::new(Rank::ScrubTold, told),
         }

@@ -1,6 +1,8 @@
 //! One request in a frame: a tag that says what follows, then numbers of as many bytes as needed.
 
-use crate::error::{FormatError, FormatErrorKind, Place, Result};
+use format::{FormatError, FormatErrorKind, Place, Result};
+use model::request::ADDRESS_MAX;
+use model::{Request, RequestKind};
 
 /// The most bytes that one request takes.
 pub const REQUEST_BYTES_MAX: usize = 1 + 4 * VARINT_BYTES_MAX;
@@ -8,8 +10,6 @@ pub const REQUEST_BYTES_MAX: usize = 1 + 4 * VARINT_BYTES_MAX;
 const VARINT_BYTES_MAX: usize = 10;
 /// The unit of offsets and lengths that are multiples of it.
 const SECTOR_BYTES: u64 = 512;
-/// Addresses end here, so that differences of offsets fit in 64 bits with their sign.
-const ADDRESS_MAX: u64 = i64::MAX as u64;
 
 const KIND_BITS: u8 = 0b111;
 const OTHER_DEVICE: u8 = 1 << 3;
@@ -17,80 +17,6 @@ const CONTINUES: u8 = 1 << 4;
 const SAME_LENGTH: u8 = 1 << 5;
 const IN_BYTES: u8 = 1 << 6;
 const FUA: u8 = 1 << 7;
-
-/// What a request asks for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum RequestKind {
-    /// To read a range.
-    Read,
-    /// To write a range.
-    #[default]
-    Write,
-    /// To write zeros to a range, without sending them.
-    Zero,
-    /// To forget a range.
-    Trim,
-    /// To make durable what was written before.
-    Flush,
-}
-
-impl RequestKind {
-    /// All kinds, in the order of their numbers.
-    pub const ALL: [RequestKind; 5] = [
-        RequestKind::Read,
-        RequestKind::Write,
-        RequestKind::Zero,
-        RequestKind::Trim,
-        RequestKind::Flush,
-    ];
-
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            RequestKind::Read => "read",
-            RequestKind::Write => "write",
-            RequestKind::Zero => "zero",
-            RequestKind::Trim => "trim",
-            RequestKind::Flush => "flush",
-        }
-    }
-}
-
-/// A request as it arrived.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Request {
-    /// When, nanoseconds since the trace's start.
-    pub time_ns: u64,
-    /// Its device's number; the names are in the trace.
-    pub device: u32,
-    /// What it asks for.
-    pub kind: RequestKind,
-    /// Whether it is to be durable when it is answered.
-    pub is_fua: bool,
-    /// Where its range begins; 0 for a flush.
-    pub offset_bytes: u64,
-    /// How long its range is; 0 for a flush and for nothing else.
-    pub length_bytes: u64,
-}
-
-impl Request {
-    /// Whether its range is one that a trace can hold.
-    #[must_use]
-    pub fn is_valid(&self) -> bool {
-        let end = self.offset_bytes.checked_add(self.length_bytes);
-        let is_flush = self.kind == RequestKind::Flush;
-        end.is_some_and(|end| end <= ADDRESS_MAX)
-            && is_flush == (self.length_bytes == 0)
-            && (!is_flush || self.offset_bytes == 0)
-    }
-
-    /// The byte after its range.
-    #[must_use]
-    pub fn end_bytes(&self) -> u64 {
-        self.offset_bytes + self.length_bytes
-    }
-}
 
 /// What a request is written as a difference to: the one before it in the frame.
 #[derive(Clone, Copy, Debug, Default)]

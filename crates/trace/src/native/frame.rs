@@ -1,10 +1,12 @@
 //! Frames: some names of devices, some requests, or the end.
 
+use format::checksum::{structure_crc, verify_crc};
+use format::field::{get, get_u32, put, verify_zero};
+use format::{Place, Result};
+use model::Request;
+
 use super::layout;
-use super::request::{self, Before, REQUEST_BYTES_MAX, Request};
-use crate::checksum::{structure_crc, verify_crc};
-use crate::error::{Place, Result};
-use crate::field::{get, get_u32, put, verify_zero};
+use super::request::{self, Before, REQUEST_BYTES_MAX};
 
 /// Bytes of a frame's header.
 pub const FRAME_HEADER_BYTES: usize = layout::FRAME_BYTES;
@@ -149,35 +151,6 @@ impl<'a> Frame<'a> {
         }
         self.place.require(rest.is_empty(), "no bytes after the last name", rest.len())?;
         Ok(names)
-    }
-
-    /// The frame as text, one request or name a line.
-    ///
-    /// # Errors
-    /// `Invalid`.
-    pub fn explain(&self) -> Result<String> {
-        let FrameHeader { kind, count, before, time_ns, .. } = self.header;
-        let mut text = format!("frame {kind:?}: {count} after {before}, at {time_ns} ns\n");
-        match kind {
-            FrameKind::Names => {
-                for name in self.names()? {
-                    text.push_str(&format!("  {name}\n"));
-                }
-            }
-            FrameKind::Requests => {
-                let mut requests = Vec::new();
-                self.requests(&mut requests)?;
-                for r in requests {
-                    let (name, fua) = (r.kind.name(), if r.is_fua { " FUA" } else { "" });
-                    text.push_str(&format!(
-                        "  {} ns: {name}{fua} device {} offset {} length {}\n",
-                        r.time_ns, r.device, r.offset_bytes, r.length_bytes
-                    ));
-                }
-            }
-            FrameKind::End | FrameKind::Lost => {}
-        }
-        Ok(text)
     }
 }
 

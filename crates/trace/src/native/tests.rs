@@ -2,7 +2,9 @@
 
 use proptest::prelude::{Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
-use super::{Frame, FrameEncoder, FrameHeader, Request, RequestKind, TraceHeader};
+use model::{Request, RequestKind};
+
+use super::{Frame, FrameEncoder, FrameHeader, TraceHeader};
 
 fn requests() -> impl Strategy<Value = Vec<Request>> {
     let offset =

@@ -1,4 +1,4 @@
-//! A trace: the requests that a volume, or several, received, with their times.
+//! A trace of our own format: the requests that a volume, or several, received, with their times.
 //! `docs/format/trace.md`.
 //!
 //! 1. Times never fall, within a frame and from frame to frame.
@@ -7,9 +7,9 @@
 //!
 //! It does not know where requests come from, nor what they cost.
 
-use crate::checksum::{structure_crc, verify_crc};
-use crate::error::{FormatErrorKind, Place, Result};
-use crate::field::{get, get_u32, put, verify_zero};
+use format::checksum::{structure_crc, verify_crc};
+use format::field::{get, get_u32, put, verify_zero};
+use format::{FormatErrorKind, Place, Result};
 
 mod frame;
 mod request;
@@ -18,7 +18,7 @@ pub use frame::{
     FRAME_HEADER_BYTES, FRAME_PAYLOAD_BYTES_MAX, Frame, FrameEncoder, FrameHeader, FrameKind,
     NAME_BYTES_MAX,
 };
-pub use request::{REQUEST_BYTES_MAX, Request, RequestKind};
+pub use request::REQUEST_BYTES_MAX;
 
 /// The version of trace that this program writes, and the only one it reads.
 pub const TRACE_VERSION: u32 = 1;
@@ -29,7 +29,7 @@ pub const TRACE_MAGIC: [u8; 8] = *b"HSTRACES";
 
 /// Where the header's fields are.
 pub mod layout {
-    use crate::field::{Field, tile};
+    use format::field::{Field, tile};
 
     pub(crate) const BYTES: usize = 32;
     pub(crate) const MAGIC: Field = Field::new("magic", 0, 8);
