@@ -27,6 +27,7 @@ struct Hold {
 
 /// A range that is held until this is dropped: then all who wait on the condition look again.
 #[derive(Debug)]
+#[must_use = "the range is held as long as this is"]
 pub struct HeldRange<'l, S: AsMut<Ranges>> {
     state: &'l RankedMutex<S>,
     changed: &'l Condvar,

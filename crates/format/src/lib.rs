@@ -24,7 +24,7 @@
 //!   `push_zero(block, blocks)`, `push_relocated(block, seq, crc)`,
 //!   `push_relocated_zero(block, blocks, seq)`, `finish(&BatchHeader) -> BatchBytes`;
 //!   `header_bytes(kind, descriptors, data_blocks)`, `peek_header_bytes(&[u8])`,
-//!   `Batch::decode(&[u8])`, `batch.descriptors()` of `Descriptor { seq, time, block, blocks,
+//!   `Batch::decode(&[u8])`, `batch.descriptors()` of `Descriptor { seq, block, blocks,
 //!   kind, payload_offset }` with `crcs()`.
 //! - `pack`: `Pack` (`push(PackVersion, &block)`, `encode(place, encoding)`, `decode(&header,
 //!   &bytes)`, `find(block, seq)`), `PackHeader::decode(&[u8])`, `PACK_VERSIONS_MAX`.

@@ -289,6 +289,7 @@ impl Store {
 
     /// Lives as long as a reader that entered before this call has not left. Call it after the maps
     /// and page tables no longer lead to the place that is to be written over.
+    #[must_use]
     pub fn earlier_readers(&self) -> Weak<()> {
         let token = Arc::new(());
         let readers = Arc::downgrade(&token);

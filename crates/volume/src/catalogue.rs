@@ -28,7 +28,7 @@ use format::superblock::FEATURE_TABLES;
 use history::Store;
 use redb::{
     Builder, Database, Durability, Key, ReadOnlyTable, ReadTransaction, ReadableDatabase,
-    TableError, Value, WriteTransaction,
+    TableError, TableHandle, Value, WriteTransaction,
 };
 
 use backend::CACHE_BYTES;
@@ -44,6 +44,7 @@ pub use records::{
 };
 use tables::{Form, Table};
 
+use crate::types::Architecture;
 use crate::{Error, ErrorKind, Result};
 
 /// The least and the greatest key of what belongs to a volume or a group.
@@ -245,9 +246,19 @@ impl Catalogue {
         };
         let slabs = self.rows(tables::SLABS, .., usize::MAX)?;
         let bases = self.rows(tables::BASES, .., usize::MAX)?;
+        let volumes: Vec<VolumeRecord> = self.all(tables::VOLUMES)?;
+        let some = |has: fn(Architecture) -> bool| volumes.iter().any(|v| has(v.architecture));
+        for (name, wants) in [
+            (tables::SLABS.name, some(Architecture::has_current_store)),
+            (tables::BASES.name, some(Architecture::has_base)),
+        ] {
+            if wants && !self.has_table(name)? {
+                return Err(failed(TableError::TableDoesNotExist(name.to_owned())));
+            }
+        }
         Ok(Contents {
             numbers,
-            volumes: self.all(tables::VOLUMES)?,
+            volumes,
             timelines: self.all(tables::TIMELINES)?,
             segments: self.rows(tables::SEGMENTS, .., usize::MAX)?,
             spares: self.rows(tables::SPARES, .., usize::MAX)?,
@@ -258,14 +269,22 @@ impl Catalogue {
         })
     }
 
+    /// Whether a table is there: those of slabs are, where a volume has some.
+    fn has_table(&self, name: &str) -> Result<bool> {
+        let transaction = self.database.begin_read().map_err(failed)?;
+        let mut tables = transaction.list_tables().map_err(failed)?;
+        Ok(tables.any(|table| table.name() == name))
+    }
+
     /// A table; none where an older program has not made it.
     fn open_table<K: Key + 'static, R, F: Form<R>>(
         &self,
         transaction: &ReadTransaction,
         table: &Table<K, R, F>,
     ) -> Result<Option<ReadOnlyTable<K, F::Stored>>> {
+        let may_miss = !self.has_all_tables && !tables::OF_ALL_POOLS.contains(&table.name);
         match transaction.open_table(table.definition()) {
-            Err(TableError::TableDoesNotExist(_)) if !self.has_all_tables => Ok(None),
+            Err(TableError::TableDoesNotExist(_)) if may_miss => Ok(None),
             opened => opened.map(Some).map_err(failed),
         }
     }

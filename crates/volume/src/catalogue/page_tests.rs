@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use format::superblock::{FEATURE_TABLES, Superblock};
+use redb::{TableError, WriteTransaction};
 use serde::Serialize;
 use units::WallTime;
 
@@ -322,5 +323,27 @@ fn a_table_that_is_not_there_is_damage_once_all_are_and_empty_before() {
         catalogue.make_tables().expect("made");
         catalogue.has_all_tables = true;
         assert_eq!(catalogue.all(tables::GROUPS).expect("there"), []);
+    }
+}
+
+#[test]
+fn a_table_that_every_program_made_is_missed_in_a_pool_of_an_older_one() {
+    type Delete = fn(&WriteTransaction) -> std::result::Result<bool, TableError>;
+    let deletes: [Delete; 4] = [
+        |tx| tx.delete_table(tables::VOLUMES.definition()),
+        |tx| tx.delete_table(tables::TIMELINES.definition()),
+        |tx| tx.delete_table(tables::SEGMENTS.definition()),
+        |tx| tx.delete_table(tables::SPARES.definition()),
+    ];
+    for delete in deletes {
+        let media = media(0);
+        let catalogue = Catalogue::create(media.clone()).expect("made");
+        let commit = catalogue.begin().expect("begun");
+        assert!(delete(&commit.transaction).expect("deleted"));
+        commit.commit().expect("durable");
+        drop(catalogue);
+        let catalogue = Catalogue::open(media, &mut |_, _| ()).expect("opened");
+        let loaded = catalogue.load();
+        assert_eq!(loaded.err().map(|e| e.kind), Some(ErrorKind::Corrupt));
     }
 }

@@ -181,6 +181,20 @@ tables! {
     SCRUBS: "scrubs", &'static str => ScrubRecord;
 }
 
+/// Tables that every program has made with a pool.
+pub const OF_ALL_POOLS: [&str; 10] = [
+    NUMBERS.name,
+    VOLUMES.name,
+    TIMELINES.name,
+    SEGMENTS.name,
+    SPARES.name,
+    MAP_RUNS.name,
+    TIME_RUNS.name,
+    VERSIONS.name,
+    MARKS.name,
+    AUDIT.name,
+];
+
 /// When there is another scrub: one row of the table of scrubs, [`SCHEDULE`].
 pub const SCRUB_SCHEDULES: Table<&str, ScrubScheduleRecord> =
     Table { name: SCRUBS.name, of: PhantomData };

@@ -122,10 +122,6 @@ pub fn open_pool(
         let store = weak.upgrade().ok_or_else(|| std::io::Error::other("the pool is closed"))?;
         store.allocate_zone(block::Purpose::Reclaim).map_err(std::io::Error::other)
     }));
-    if superblock.features_incompatible != FEATURES_INCOMPATIBLE_KNOWN {
-        catalogue.make_tables()?;
-        media.add_features(FEATURES_INCOMPATIBLE_KNOWN)?;
-    }
     let places = (catalogue, media);
     let core = Arc::new(Core::new(store, (machine, files), places, contents.numbers, memory)?);
     name_second_source(&core);
@@ -135,6 +131,11 @@ pub fn open_pool(
     pool.core.set_host(Arc::downgrade(&pool) as _);
     pool.load_groups()?;
     fill(&pool, contents, map)?;
+    // Last: a pool that cannot be opened stays as older programs know it.
+    if superblock.features_incompatible != FEATURES_INCOMPATIBLE_KNOWN {
+        pool.core.catalogue.make_tables()?;
+        pool.core.media.add_features(FEATURES_INCOMPATIBLE_KNOWN)?;
+    }
     Ok(Pool::of(pool))
 }
 

@@ -51,7 +51,8 @@ impl ParityDevice {
             while let Some(part) = parts.get(begun.fetch_add(1, Ordering::Relaxed)) {
                 let is_loose = |(stripe, _): &Touched| self.cache.lock().loose.contains(*stripe);
                 if !part.stripes.iter().all(is_loose) {
-                    let are_read = self.read_sides(part, &mut sides) && are_in();
+                    // No side is asked that is not in: it may be a disk that takes long to fail.
+                    let are_read = are_in() && self.read_sides(part, &mut sides) && are_in();
                     self.look_at(part.stripes, are_read.then_some(&sides), &mut apart)?;
                 }
             }
