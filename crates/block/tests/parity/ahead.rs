@@ -9,7 +9,7 @@ use hindsight_block::{Array, BlockDevice, Candidate, Materials, MediaDevice};
 use parking_lot::Mutex;
 use sim::SimMedia;
 
-use crate::rig::Rig;
+use crate::rig::{Rig, lose};
 
 const MIB: u64 = 1 << 20;
 const AHEAD_BYTES: u64 = 512 << 10;
@@ -57,9 +57,9 @@ impl Media for Cached {
     }
 }
 
-#[test]
-fn a_look_after_a_kill_reads_what_was_written_and_not_the_holes_behind_it() {
-    let rig = Rig::filled("parity[journal=64KiB](a, b, c)", 40 * MIB, 7, |_| 0);
+/// A filled array that was killed, opened again on members that say what was read of them.
+fn opened(stack: &str) -> (Rig, Vec<Arc<Cached>>, Array) {
+    let rig = Rig::filled(stack, 40 * MIB, 7, |_| 0);
     let array = rig.open();
     for at in 0..32 {
         let bytes = vec![7; if at < 2 { MIB as usize } else { 1 }];
@@ -77,6 +77,12 @@ fn a_look_after_a_kill_reads_what_was_written_and_not_the_holes_behind_it() {
         Candidate { path: path.to_owned(), device: Some(Arc::new(device)) }
     });
     let array = Array::open(candidates.collect(), &Materials::none()).expect("all are there");
+    (rig, members, array)
+}
+
+#[test]
+fn a_look_after_a_kill_reads_what_was_written_and_not_the_holes_behind_it() {
+    let (_rig, members, array) = opened("parity[journal=64KiB](a, b, c)");
     let unsettled = array.unsettled();
     let bytes: u64 = unsettled.iter().map(|range| range.end - range.start).sum();
     assert_eq!(bytes, 32 * MIB, "all of it was marked");
@@ -86,4 +92,14 @@ fn a_look_after_a_kill_reads_what_was_written_and_not_the_holes_behind_it() {
     assert!(found.is_empty(), "{found:?}");
     let looked_at = read() - before;
     assert!((3 * MIB..9 * MIB).contains(&looked_at), "{looked_at} bytes of {bytes}");
+}
+
+#[test]
+fn a_look_asks_nothing_of_a_member_that_is_out() {
+    let (rig, members, array) = opened("parity[failures=2,journal=64KiB](a, b, c, d)");
+    lose(&array, &rig.media[3], 3);
+    let before = members[3].read_bytes();
+    let found = array.disagreements(0, 32 * MIB).expect("it can be looked at");
+    assert!(found.is_empty(), "{found:?}");
+    assert_eq!(members[3].read_bytes(), before, "it may take long to fail");
 }
