@@ -63,9 +63,9 @@ impl BlockDevice for SlowToAnswer {
     fn flush(&self) -> Result<()> {
         self.media.flush()?;
         let written = || self.written.load(Ordering::SeqCst);
-        let before = written();
-        if before >= MUCH && !self.has_waited.swap(true, Ordering::SeqCst) {
-            while written() < before + MORE {
+        if written() >= MUCH && !self.has_waited.swap(true, Ordering::SeqCst) {
+            // Not so much more than now: some of it may have been written since this was asked for.
+            while written() < MUCH + 2 * MORE {
                 std::thread::sleep(Duration::from_millis(1));
             }
             self.has_answered.store(true, Ordering::SeqCst);
