@@ -161,6 +161,8 @@ impl Scheduler {
         if is_over(&self.parts) {
             return Ok(Left::NOTHING);
         }
+        let is_one = |only| self.jobs.iter().any(|job| job.name() == only);
+        assert!(only.is_none_or(is_one), "there is a job {only:?}");
         let now_ns = self.now_ns();
         self.load.look(now_ns, &self.parts.registry);
         let is_pressed = self.left == Left::NOW || (self.left.is_more() && self.is_pressed());

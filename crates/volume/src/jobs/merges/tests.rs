@@ -145,6 +145,23 @@ fn a_full_merge_that_is_given_up_is_made_again() {
 }
 
 #[test]
+fn a_purge_that_failed_lets_merges_go_on_until_it_is_tried_again() {
+    let rig = Rig::new(16 << 20);
+    let (long, ghost) = (rig.volume("long", DAY_NS), rig.volume("ghost", DAY_NS));
+    fill(&long, MANY);
+    rig.begin_full_merge(&long);
+    // As after a purge that failed: deleted for good, and still there.
+    rig.pool.registry.withdraw(&ghost);
+    ghost.set_gone();
+    rig.pool.work.lock().parts.note_failed_purge();
+    rig.step();
+    assert!(rig.is_in_full_merge(&long), "nobody waits for what fails");
+    rig.clock.advance(6 * SECOND_NS);
+    rig.step();
+    assert!(!rig.is_in_full_merge(&long) && ghost.is_buried(), "it is tried again");
+}
+
+#[test]
 fn a_merge_that_frees_segments_drops_no_map_pages_of_other_volumes() {
     let rig = Rig::new(16 << 20);
     let (merged, other) = (rig.volume("merged", SECOND_NS), rig.volume("other", DAY_NS));

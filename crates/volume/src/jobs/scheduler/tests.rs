@@ -4,13 +4,13 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::{BlockDevice, MediaDevice};
+use block::{BlockDevice, MediaDevice, Purpose};
 use env::Clock;
 use sim::{SimClock, SimEntropy, SimMedia};
 use units::WallTime;
 
 use super::{AFTER_FAILURE_NS, NAP_NS, REST_NS_MAX, Rest, STEP_BYTES};
-use crate::jobs::job::{EachVolume, Left};
+use crate::jobs::job::{EachVolume, Job, Left, Turn};
 use crate::jobs::parts::Parts;
 use crate::types::{Budget, VolumeSpec, WriteOp};
 use crate::volume::Volume;
@@ -113,6 +113,28 @@ fn fails(_: &Volume, _: &Parts, _: u64) -> Result<bool> {
     Err(Error::new(ErrorKind::Full, "broken on purpose"))
 }
 
+/// Fails for one volume, and counts the others.
+fn fails_for_one(volume: &Volume, _: &Parts, _: u64) -> Result<bool> {
+    if volume.name() == "one" {
+        return Err(Error::new(ErrorKind::Full, "broken on purpose"));
+    }
+    TRIES.set(TRIES.get() + 1);
+    Ok(false)
+}
+
+/// Waits for a time.
+struct Waits(u64);
+
+impl Job for Waits {
+    fn name(&self) -> &'static str {
+        "resync"
+    }
+
+    fn step(&mut self, _: &Parts, turn: &mut Turn) -> Result<Left> {
+        Ok(Left::Until(turn.now_ns + self.0))
+    }
+}
+
 /// A pool with a full merge to be done that can wait.
 fn with_a_long_merge(memory_bytes: u64) -> (Rig, Arc<Volume>) {
     let rig = Rig::new(memory_bytes);
@@ -204,6 +226,38 @@ fn what_has_failed_rests_for_seconds_unless_others_have_more_to_do() {
     }
     rig.pool.turn();
     assert!(!volume.is_map_full(), "another job is not kept waiting for that");
+}
+
+#[test]
+fn a_failure_for_one_volume_keeps_no_other_from_its_turn() {
+    let rig = Rig::new(64 << 20);
+    let _volumes = ["one", "other", "third"].map(|name| rig.volume(name));
+    rig.settle();
+    rig.set_first(fails_for_one);
+    rig.pool.step(Budget { bytes: STEP_BYTES }).expect_err("it is told");
+    assert_eq!(TRIES.get(), 2);
+}
+
+#[test]
+fn a_failure_delays_no_job_that_waits_for_a_time_and_no_work_that_is_pressed_for() {
+    let rig = Rig::new(64 << 20);
+    let _volume = rig.volume("v");
+    rig.settle();
+    rig.set_first(fails);
+    {
+        let mut work = rig.pool.work.lock();
+        let resync = work.jobs.iter_mut().find(|job| job.name() == "resync").expect("there is one");
+        *resync = Box::new(Waits(100 * MS));
+    }
+    rig.pool.turn();
+    let (rest, until_ns) = rig.pool.work.lock().rest;
+    assert_eq!(rest, Rest::Failed { full_maps: 0, is_pressed: false });
+    assert!(until_ns < rig.clock.peek_ns() + 110 * MS, "it is the resync's turn then");
+    let zones = || rig.pool.core.store.allocate_zone(Purpose::Data);
+    while zones().is_ok() {}
+    let tried = TRIES.get();
+    rig.pool.turn();
+    assert_eq!(TRIES.get(), tried + 1, "room is short: nothing rests");
 }
 
 #[test]
