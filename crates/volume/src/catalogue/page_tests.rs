@@ -347,3 +347,27 @@ fn a_table_that_every_program_made_is_missed_in_a_pool_of_an_older_one() {
         assert_eq!(loaded.err().map(|e| e.kind), Some(ErrorKind::Corrupt));
     }
 }
+
+#[test]
+fn a_table_of_slabs_is_missed_where_a_volume_has_some() {
+    type Delete = fn(&WriteTransaction) -> std::result::Result<bool, TableError>;
+    let current: Delete = |tx| tx.delete_table(tables::SLABS.definition());
+    let bases: Delete = |tx| tx.delete_table(tables::BASES.definition());
+    for (architecture, delete, is_sound) in [
+        (Architecture::Logging, current, true),
+        (Architecture::SplitStream, current, false),
+        (Architecture::SplitStream, bases, true),
+        (Architecture::Checkpointing, bases, false),
+    ] {
+        let media = media(0);
+        let catalogue = Catalogue::create(media.clone()).expect("made");
+        let commit = catalogue.begin().expect("begun");
+        let record = VolumeRecord { architecture, ..volume() };
+        commit.put(tables::VOLUMES, record.id, &record).expect("put");
+        assert!(delete(&commit.transaction).expect("deleted"));
+        commit.commit().expect("durable");
+        drop(catalogue);
+        let catalogue = Catalogue::open(media, &mut |_, _| ()).expect("opened");
+        assert_eq!(catalogue.load().is_ok(), is_sound, "{}", architecture.name());
+    }
+}
