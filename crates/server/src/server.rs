@@ -29,6 +29,7 @@ use crate::pool_files::MadeDirs;
 use crate::reload::{ReloadCollector, Reloading, Reloads};
 use crate::taps::{TapCollector, Taps};
 use crate::token::Token;
+use crate::write_memory::{WriteBufferCollector, Writing};
 use crate::{Attachments, Buffers, Config, NoSpace, StartError, pool_files};
 
 /// Threads that serve NBD, at most: beyond, the engine's locks are what counts.
@@ -40,6 +41,7 @@ pub struct Server {
     reloading: Reloading,
     context: Context,
     background: Background,
+    writing: Writing,
     hooked: Hooked,
     nbd: NbdServer,
     /// Removed when the server is gone.
@@ -104,14 +106,26 @@ impl Server {
         let context = http_context(config, &pool, &nbd_context, &nbd_bound, counted)?;
         let watch = FillWatch::new(Arc::clone(context.fill()));
         pool.set_rates(config.rates);
-        let background =
-            Background::start(Arc::clone(&pool), watch, MemberWatch::new(config.pool_dir.clone()))?;
+        let writing = Writing::start(config.write_memory_bytes)?;
+        let background = Background::start(
+            Arc::clone(&pool),
+            watch,
+            MemberWatch::new(config.pool_dir.clone()),
+        );
+        let background = match background {
+            Ok(background) => background,
+            Err(error) => {
+                writing.stop();
+                return Err(error);
+            }
+        };
         let (unix, nbd_socket) = nbd_bound.unix.map(|u| (u.listener, u.file)).unzip();
         let unix = unix.into_iter().collect();
         let nbd = match NbdServer::start(&nbd_context, data_threads(), unix, nbd_bound.tcp) {
             Ok(nbd) => nbd,
             Err(error) => {
                 background.stop();
+                writing.stop();
                 return Err(StartError::Thread(error));
             }
         };
@@ -120,6 +134,7 @@ impl Server {
             Err(error) => {
                 nbd.stop();
                 background.stop();
+                writing.stop();
                 return Err(error);
             }
         };
@@ -129,6 +144,7 @@ impl Server {
                 nbd.stop();
                 http.stop();
                 background.stop();
+                writing.stop();
                 return Err(error);
             }
         };
@@ -138,6 +154,7 @@ impl Server {
             reloading: Reloading { config: config.clone(), nbd: nbd_context, hooks, reloads },
             context,
             background,
+            writing,
             hooked,
             nbd,
             _nbd_socket: nbd_socket,
@@ -183,7 +200,9 @@ impl Server {
         self.http.stop();
         self.hooked.stop();
         self.background.stop();
-        self.pool.close().map_err(StartError::Pool)
+        let closed = self.pool.close().map_err(StartError::Pool);
+        self.writing.stop();
+        closed
     }
 }
 
@@ -252,6 +271,7 @@ fn http_context(
         Box::new(HookCollector(Arc::clone(hooks))),
         Box::new(ReloadCollector(Arc::clone(reloads))),
         Box::new(NoSpaceCollector(Arc::clone(no_space))),
+        Box::new(WriteBufferCollector),
     ];
     let fill = Arc::new(FillGauge::new(Arc::clone(pool), pool_files::path_of(config)));
     let metrics =

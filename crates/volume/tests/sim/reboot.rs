@@ -81,6 +81,7 @@ impl World {
         self.pool = None;
         loop {
             let mut random = self.random.fork();
+            self.end_buffers(how == Reboot::Power);
             match how {
                 Reboot::Kill => self.all_media().for_each(|media| media.kill()),
                 Reboot::Power => self.all_media().for_each(|media| media.crash(&mut random)),
