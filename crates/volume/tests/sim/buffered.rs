@@ -97,6 +97,14 @@ impl World {
         }
     }
 
+    /// Disarms every fault.
+    pub fn calm(&self) {
+        self.media.calm();
+        if let Some(buffered) = &self.buffered {
+            buffered.memories.halt_after(u64::MAX);
+        }
+    }
+
     /// The process ends, and the machine if the power goes, before the media are told so.
     pub fn end_buffers(&mut self, power: bool) {
         let Some(buffered) = &mut self.buffered else { return };

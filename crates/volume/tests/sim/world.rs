@@ -742,7 +742,7 @@ impl World {
         assert!(!reads || waits, "reads need no space: {action:?}: {error}");
         self.trace.push(format!("full: {error}"));
         // What is armed shall not strike what is looked at now.
-        self.media.calm();
+        self.calm();
         self.trouble = Trouble::None;
         let goes_on =
             self.pool.as_ref().is_some_and(|pool| pool.status().state != "refusing-writes");
