@@ -118,8 +118,8 @@ impl WriteBuffer {
         match mark::begin(&*self.below, &self.common) {
             // It has no label: it may get one.
             Ok(None) => {}
-            Ok(Some((slots, mark))) => {
-                let set = self.memory.set(Memory { slots, mark });
+            Ok(Some(memory)) => {
+                let set = self.memory.set(memory);
                 assert!(set.is_ok(), "begun once");
             }
             Err(why) => *off = Some(why),
@@ -241,8 +241,7 @@ impl WriteBuffer {
         let Some(mut table) = self.take_busy(slot, window) else { return Ok(()) };
         let waits = table.take_dirty(slot);
         drop(table);
-        let outcome =
-            if waits { self.write_out(memory, slot, window) } else { Ok(()) };
+        let outcome = if waits { self.write_out(memory, slot, window) } else { Ok(()) };
         let mut table = self.lock();
         if let Err(e) = &outcome {
             table.failed.get_or_insert_with(|| e.to_string());
@@ -393,6 +392,18 @@ impl WriteBuffer {
         Ok(true)
     }
 
+    /// Why it is not used.
+    fn why_off(&self) -> Option<String> {
+        if self.memory.get().is_some() {
+            return None;
+        }
+        let why = || match self.common.slots_max() {
+            0 => "there is no memory for it",
+            _ => "it was not begun yet, or there is no label",
+        };
+        Some(self.off.lock().clone().unwrap_or_else(|| why().to_owned()))
+    }
+
     /// How it stands.
     fn status(&self) -> BufferStatus {
         let table = self.lock();
@@ -400,7 +411,7 @@ impl WriteBuffer {
         BufferStatus {
             media: self.below.name().to_owned(),
             is_used: self.memory.get().is_some(),
-            off: self.off.lock().clone(),
+            off: self.why_off(),
             place: self.memory.get().map(|memory| memory.mark.place.clone()),
             slots_bytes: table.slot_count() as u64 * WINDOW_BYTES,
             waiting_bytes: table.dirty_count() as u64 * WINDOW_BYTES,

@@ -46,8 +46,8 @@ fn machine(seed: u64) -> Machine {
         stack: "0".to_owned(),
         members: vec![member],
     };
-    media.write_at(0, &[IoSlice::new(&label.encode(0))]).unwrap();
-    media.sync().unwrap();
+    media.write_at(0, &[IoSlice::new(&label.encode(0))]).expect("written");
+    media.sync().expect("written");
     let memories = SimMemories::of(&media, seed);
     Machine { media, memories, seed, starts: 0 }
 }

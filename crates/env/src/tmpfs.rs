@@ -156,8 +156,7 @@ impl TmpfsMemory {
         rustix::fs::fallocate(&*file, FallocateFlags::empty(), 0, PAGE_BYTES as u64)?;
         let halves = |n: u128| [n as u64, (n >> 64) as u64];
         let [tag, media] = [owner.tag, owner.media].map(halves);
-        let head =
-            [MAGIC, VERSION, slots_max as u64, 0, tag[0], tag[1], media[0], media[1]];
+        let head = [MAGIC, VERSION, slots_max as u64, 0, tag[0], tag[1], media[0], media[1]];
         let bytes: Vec<u8> = head.iter().flat_map(|word| word.to_le_bytes()).collect();
         file.write_all_at(&bytes, 0)?;
         TmpfsMemory::found(file)
@@ -221,7 +220,11 @@ impl SharedMemory for TmpfsMemory {
         let all = Advice::LinuxPopulateWrite;
         // SAFETY: within the mapping; nothing that is there changes.
         let _ = unsafe {
-            rustix::mm::madvise(self.map.add(PAGE_BYTES + slot * SLOT_BYTES).cast(), SLOT_BYTES, all)
+            rustix::mm::madvise(
+                self.map.add(PAGE_BYTES + slot * SLOT_BYTES).cast(),
+                SLOT_BYTES,
+                all,
+            )
         };
         self.file.write_all_at(&(slot as u64 + 1).to_le_bytes(), (SLOTS_WORD * 8) as u64)?;
         self.slots.store(slot + 1, Ordering::Release);

@@ -23,18 +23,8 @@ pub mod layout {
     pub(crate) const PLACE_BYTES: Field = Field::new("place_bytes", 62, 2);
     pub(crate) const PLACE: Field = Field::new("place", 64, 448);
     /// In order.
-    pub const FIELDS: &[Field] = &[
-        MAGIC,
-        CRC,
-        FORMAT_VERSION,
-        TAG,
-        BOOT,
-        ADDRESS,
-        IN_USE,
-        ZERO,
-        PLACE_BYTES,
-        PLACE,
-    ];
+    pub const FIELDS: &[Field] =
+        &[MAGIC, CRC, FORMAT_VERSION, TAG, BOOT, ADDRESS, IN_USE, ZERO, PLACE_BYTES, PLACE];
     const _: () = assert!(tile(FIELDS, BYTES));
 }
 

@@ -107,11 +107,8 @@ impl Server {
         let watch = FillWatch::new(Arc::clone(context.fill()));
         pool.set_rates(config.rates);
         let writing = Writing::start(config.write_memory_bytes)?;
-        let background = Background::start(
-            Arc::clone(&pool),
-            watch,
-            MemberWatch::new(config.pool_dir.clone()),
-        );
+        let background =
+            Background::start(Arc::clone(&pool), watch, MemberWatch::new(config.pool_dir.clone()));
         let background = match background {
             Ok(background) => background,
             Err(error) => {

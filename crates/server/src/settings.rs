@@ -421,7 +421,10 @@ impl Config {
 fn write_memory(text: Option<String>) -> Result<Option<u64>, StartError> {
     let bytes = size(text, "--write-memory")?;
     if bytes.is_some_and(|bytes| bytes > 0 && bytes < WRITE_MEMORY_BYTES_MIN) {
-        return Err(StartError::setting("--write-memory is too little", "give 0, or 16MiB or more"));
+        return Err(StartError::setting(
+            "--write-memory is too little",
+            "give 0, or 16MiB or more",
+        ));
     }
     Ok(bytes)
 }

@@ -65,6 +65,11 @@ pub(crate) fn media_at(path: &Path) -> io::Result<Arc<dyn Media>> {
     Ok(media)
 }
 
+/// How the write buffers stand.
+pub(crate) fn status() -> Vec<BufferStatus> {
+    BUFFERS.status()
+}
+
 /// Tells Prometheus how the write buffers of all members together stand.
 #[derive(Debug)]
 pub(crate) struct WriteBufferCollector;
@@ -123,8 +128,7 @@ impl Collector for WriteBufferCollector {
             let sum = all.iter().map(metric.value).sum::<u64>();
             let encode = |encoder: &mut DescriptorEncoder<'_>, value: &dyn EncodeMetric| {
                 let kind = value.metric_type();
-                let descriptor =
-                    encoder.encode_descriptor(metric.name, metric.help, None, kind)?;
+                let descriptor = encoder.encode_descriptor(metric.name, metric.help, None, kind)?;
                 value.encode(descriptor)
             };
             match metric.rises {

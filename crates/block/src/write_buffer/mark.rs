@@ -7,6 +7,7 @@ use env::{GRAIN_BYTES, Media, Owner, SharedMemories, SharedMemory, WINDOW_BYTES}
 use format::label::{AREA_BYTES, array_of};
 use format::write_buffer::{BYTES, Mark, OFFSET, PLACE_BYTES_MAX};
 
+use super::Memory;
 use super::common::Common;
 use super::words::{end_writing, forget_dirty, lacking, runs, window_of};
 
@@ -97,10 +98,7 @@ fn write_back(media: &dyn Media, memory: &dyn SharedMemory) -> io::Result<u64> {
 }
 
 /// Makes a memory, and marks the media; nothing if they have no label.
-pub(super) fn begin(
-    media: &dyn Media,
-    common: &Common,
-) -> Result<Option<(Box<dyn SharedMemory>, Mark)>, String> {
+pub(super) fn begin(media: &dyn Media, common: &Common) -> Result<Option<Memory>, String> {
     if !has_label(media).map_err(|e| e.to_string())? {
         return Ok(None);
     }
@@ -110,11 +108,11 @@ pub(super) fn begin(
         return Err(format!("{place} is too long a name"));
     }
     let made = common.memories.create(&place, owner, common.slots_max());
-    let memory = made.map_err(|e| format!("{place}: {e}"))?;
+    let slots = made.map_err(|e| format!("{place}: {e}"))?;
     let mark = Mark { tag: owner.tag, boot: common.memories.boot(), in_use: true, place };
     // A power cut may take it, and takes the memory as well.
     match media.write_at(OFFSET, &[IoSlice::new(&mark.encode())]) {
-        Ok(()) => Ok(Some((memory, mark))),
+        Ok(()) => Ok(Some(Memory { slots, mark })),
         Err(e) => {
             // Nothing is in it yet, whatever became of the mark.
             let _ = common.memories.remove(&mark.place);

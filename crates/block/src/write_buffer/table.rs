@@ -176,11 +176,7 @@ impl Table {
     }
 
     /// Grains that are to be written, with those beside them that make whole blocks of them.
-    pub(super) fn whole_blocks(
-        &self,
-        slot: usize,
-        (first, end): (usize, usize),
-    ) -> (usize, usize) {
+    pub(super) fn whole_blocks(&self, slot: usize, (first, end): (usize, usize)) -> (usize, usize) {
         let from = first / BLOCK_GRAINS * BLOCK_GRAINS;
         let to = end.next_multiple_of(BLOCK_GRAINS);
         let first = if self.has(slot, (from, first)) { from } else { first };
@@ -217,9 +213,8 @@ impl Table {
             return smallvec![(within, within + length)];
         }
         let all = runs(&self.slots[slot].valid[..]).into_iter();
-        let cut = all.map(|(first, end)| {
-            ((first * grain).max(within), (end * grain).min(within + length))
-        });
+        let cut = all
+            .map(|(first, end)| ((first * grain).max(within), (end * grain).min(within + length)));
         cut.filter(|(first, end)| first < end).collect()
     }
 

@@ -63,9 +63,8 @@ pub(super) fn writing(words: &SlotWords) -> Vec<u64> {
 /// The grains that the media may lack.
 pub(super) fn lacking(words: &SlotWords) -> Vec<u64> {
     let (dirty, writing) = words[1..].split_at(MAP_WORDS);
-    let either = |(d, w): (&AtomicU64, &AtomicU64)| {
-        d.load(Ordering::Acquire) | w.load(Ordering::Acquire)
-    };
+    let either =
+        |(d, w): (&AtomicU64, &AtomicU64)| d.load(Ordering::Acquire) | w.load(Ordering::Acquire);
     dirty.iter().zip(writing).map(either).collect()
 }
 

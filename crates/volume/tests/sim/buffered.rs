@@ -31,7 +31,13 @@ impl Buffered {
     pub fn new(media: &SimMedia, seed: u64) -> Buffered {
         let random = Random::new(seed ^ 0xb0ff);
         let memories = SimMemories::of(media, seed);
-        Buffered { memories, process: Mutex::default(), random: Mutex::new(random), taken: 0, seen: 0 }
+        Buffered {
+            memories,
+            process: Mutex::default(),
+            random: Mutex::new(random),
+            taken: 0,
+            seen: 0,
+        }
     }
 
     /// Another process begins.

@@ -149,10 +149,13 @@ impl World {
 
     /// What an armed fault is to the pool: where there is another copy, nobody may notice.
     pub fn trouble_of(&self, op: Op) -> Trouble {
-        let is_redundant = |stack: &Stack| {
-            stack.has_parity() || stack.to_string().contains("mirror")
-        };
-        if self.stack.as_ref().is_some_and(is_redundant) { Trouble::None } else { Trouble::Fault(op) }
+        let is_redundant =
+            |stack: &Stack| stack.has_parity() || stack.to_string().contains("mirror");
+        if self.stack.as_ref().is_some_and(is_redundant) {
+            Trouble::None
+        } else {
+            Trouble::Fault(op)
+        }
     }
 
     /// Counts what was healed since the pool was opened.
