@@ -7,7 +7,7 @@ use std::sync::Arc;
 use env::{Media, WINDOW_BYTES};
 use format::label::{AREA_BYTES, Label, Member, MemberStanding};
 use hindsight_block::{Found, WriteBuffer, WriteBuffers};
-use sim::{Random, SimEntropy, SimMedia, SimMemories};
+use sim::{Failure, Op, Random, SimEntropy, SimMedia, SimMemories};
 use units::WallTime;
 
 const WINDOWS: u64 = 6;
@@ -28,7 +28,7 @@ struct Process {
     buffer: Arc<WriteBuffer>,
 }
 
-fn machine(seed: u64) -> Machine {
+fn machine_of(seed: u64) -> Machine {
     let media = Arc::new(SimMedia::new(LEN_BYTES, seed));
     let member = Member {
         id: 7,
@@ -189,7 +189,7 @@ fn a_write(random: &mut Random, tails: &mut [u64]) -> (u64, Vec<u8>) {
 /// Runs random requests; kills the process or cuts the power now and then.
 fn run(seed: u64, steps: u32) {
     let mut random = Random::new(seed);
-    let mut machine = machine(seed);
+    let mut machine = machine_of(seed);
     let slots = random.below(WINDOWS + 2);
     let mut process = machine.start(slots);
     let mut oracle = Oracle::new();
@@ -313,4 +313,106 @@ fn what_was_acknowledged_is_there_after_a_kill_and_what_was_synced_after_a_power
         println!("seed {seed}");
         run(seed, 400);
     }
+}
+
+/// A process with a MiB in which something waits.
+fn with_something_that_waits(machine: &mut Machine) -> (Process, Vec<u8>) {
+    let process = machine.start(4);
+    process.all.tick();
+    // The first that finds no slot has some made.
+    assert!(!process.all.grow(), "nobody needs one");
+    process.buffer.allocate(AREA_BYTES, WINDOW_BYTES).expect("there is space");
+    write(&*process.buffer, AREA_BYTES, &[0; 128]).expect("written");
+    while process.all.grow() {}
+    let bytes = vec![0x5a; 70_000 / GRAIN as usize * GRAIN as usize];
+    write(&*process.buffer, AREA_BYTES, &bytes).expect("written");
+    assert_eq!(read(&*machine.media, AREA_BYTES, 4), [0; 4], "it waits");
+    (process, bytes)
+}
+
+#[test]
+fn what_waits_is_found_by_its_own_member_and_by_no_copy() {
+    let mut machine = machine_of(1);
+    let (process, bytes) = with_something_that_waits(&mut machine);
+    machine.kill(process);
+    let media = Arc::new(machine.media.fork());
+    media.set_identity(99);
+    let memories = machine.memories.fork(&media);
+    let mut copy = Machine { media, memories, ..machine_of(1) };
+    let of_copy = copy.start(0);
+    let found = of_copy.buffer.found();
+    assert!(matches!(found, Found::Lost(why) if why.contains("another file")), "{found:?}");
+    drop(of_copy);
+    assert_eq!(copy.start(0).buffer.found(), &Found::Nothing, "it is told once");
+    let again = machine.start(0);
+    assert_eq!(again.buffer.found(), &Found::Written(bytes.len() as u64));
+    assert_eq!(read(&*machine.media, AREA_BYTES, bytes.len()), bytes);
+    assert_eq!(machine.memories.count(), 0, "it is needed no more");
+}
+
+#[test]
+fn a_memory_that_is_gone_is_told_of_and_so_is_another_start_of_the_machine() {
+    for is_restarted in [false, true] {
+        let mut machine = machine_of(2);
+        let (process, _) = with_something_that_waits(&mut machine);
+        machine.kill(process);
+        match is_restarted {
+            true => machine.memories.cut(),
+            false => machine.memories.clear(),
+        }
+        let process = machine.start(4);
+        match process.buffer.found() {
+            Found::Restarted if is_restarted => {}
+            Found::Lost(why) if !is_restarted && why.contains("not there") => {}
+            found => panic!("{found:?}"),
+        }
+        assert_eq!(read(&*process.buffer, AREA_BYTES, 4), [0; 4]);
+        process.all.tick();
+        assert_eq!(machine.memories.count(), 1, "another one is in use");
+        drop(process);
+        assert_eq!(
+            (machine.memories.count(), machine.start(0).buffer.found()),
+            (0, &Found::Nothing)
+        );
+    }
+}
+
+#[test]
+fn after_a_write_that_failed_reads_go_on_and_a_start_has_all_of_it() {
+    let mut machine = machine_of(3);
+    let (process, bytes) = with_something_that_waits(&mut machine);
+    machine.media.fail(Failure::once(Op::Write));
+    process.buffer.sync().expect_err("the write fails");
+    process.buffer.sync().expect_err("a sync after it says nothing of what failed");
+    write(&*process.buffer, AREA_BYTES + WINDOW_BYTES, &bytes).expect_err("writes are refused");
+    process.buffer.write_durable(0, &[IoSlice::new(&[1; 512])]).expect_err("these as well");
+    assert!(!process.all.write_some() && process.all.tick(), "it is not tried again");
+    assert_eq!(read(&*process.buffer, AREA_BYTES, bytes.len()), bytes);
+    drop(process);
+    assert_eq!(machine.memories.count(), 1, "it was not written");
+    let again = machine.start(4);
+    assert_eq!(again.buffer.found(), &Found::Written(bytes.len() as u64));
+    assert_eq!(read(&*machine.media, AREA_BYTES, bytes.len()), bytes);
+}
+
+#[test]
+fn what_was_not_allocated_or_finds_no_slot_goes_to_the_media() {
+    let mut machine = machine_of(4);
+    let (process, bytes) = with_something_that_waits(&mut machine);
+    for window in 1..WINDOWS {
+        let at = AREA_BYTES + window * WINDOW_BYTES;
+        if window > 1 {
+            process.buffer.allocate(at, WINDOW_BYTES).expect("there is space");
+        }
+        write(&*process.buffer, at, &bytes).expect("written");
+        // Three of the four slots are left, for what was allocated.
+        let waits = (2..5).contains(&window);
+        assert_eq!(read(&*machine.media, at, 4) == [0; 4], waits, "{window}");
+        assert_eq!(read(&*process.buffer, at, bytes.len()), bytes);
+    }
+    process.buffer.sync().expect("synced");
+    let at = AREA_BYTES + 5 * WINDOW_BYTES;
+    write(&*process.buffer, at, &[7; 128]).expect("a slot that has nothing to be written");
+    assert_eq!(read(&*process.buffer, at, 130), [vec![7; 128], vec![0x5a; 2]].concat());
+    assert_eq!(read(&*machine.media, at, 1), [0x5a], "it waits");
 }

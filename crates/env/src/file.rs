@@ -111,9 +111,12 @@ impl FileMedia {
         let found = rustix::fs::fstatfs(&*file);
         let kind = found.map_or(0, |found| u64::try_from(found.f_type).unwrap_or(0));
         let tells_holes = is_file && TELL_HOLES.contains(&kind);
-        let direct = match !is_file || WRITE_DIRECT.contains(&kind) {
-            true => open_direct(&file).map_err(|e| format!("{name} has no direct I/O: {e}")),
-            false => Err(format!("{name} is on a file system other than ext4 and XFS")),
+        let direct = match is_file {
+            _ if is_file && !WRITE_DIRECT.contains(&kind) => {
+                Err(format!("{name} is on a file system other than ext4 and XFS"))
+            }
+            true if !can_reserve(&file) => Err(format!("{name}: no space can be reserved for it")),
+            _ => open_direct(&file).map_err(|e| format!("{name} has no direct I/O: {e}")),
         };
         Ok(FileMedia {
             file,
@@ -232,6 +235,16 @@ impl Media for FileMedia {
         self.direct.as_ref().err().cloned()
     }
 
+    fn stamp(&self) -> u128 {
+        if !self.is_file {
+            return 0;
+        }
+        let nanos = |seconds: i64, nanos: i64| seconds.wrapping_mul(1_000_000_000) + nanos;
+        self.file.metadata().map_or(u128::MAX, |m| {
+            u128::from(m.len()) << 64 | u128::from(nanos(m.ctime(), m.ctime_nsec()).cast_unsigned())
+        })
+    }
+
     fn identity(&self) -> u128 {
         // A block device is the one that its node names, wherever that is.
         self.file.metadata().map_or(0, |m| match self.is_file {
@@ -321,6 +334,11 @@ fn check_cut(had: u64, there: u64) -> io::Result<()> {
         return Err(io::Error::other(text));
     }
     Ok(())
+}
+
+/// Whether space can be reserved on its file system: that of its first block, which has it.
+fn can_reserve(file: &File) -> bool {
+    rustix::fs::fallocate(file, FallocateFlags::empty(), 0, 1).is_ok()
 }
 
 /// The same file past the page cache.

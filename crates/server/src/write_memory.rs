@@ -65,6 +65,11 @@ pub(crate) fn media_at(path: &Path) -> io::Result<Arc<dyn Media>> {
     Ok(media)
 }
 
+/// A scrub begins: it reads files and disks, not what memory says that they have.
+pub(crate) fn forget_clean() {
+    BUFFERS.forget_clean();
+}
+
 /// How the write buffers stand.
 pub(crate) fn status() -> Vec<BufferStatus> {
     BUFFERS.status()

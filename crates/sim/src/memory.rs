@@ -188,9 +188,13 @@ impl SharedMemories for SimMemories {
         Ok(Box::new(SimMemory { state: Arc::clone(&self.0), content }))
     }
 
-    fn open(&self, place: &str) -> io::Result<Option<Box<dyn SharedMemory>>> {
+    fn open(&self, place: &str, owner: Owner) -> io::Result<Option<Box<dyn SharedMemory>>> {
         self.0.check()?;
         let found = self.0.memories.lock().get(place).cloned();
+        if found.as_ref().is_some_and(|content| content.owner != owner) {
+            let text = "it is for another file";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
         let state = || Arc::clone(&self.0);
         Ok(found.map(|content| Box::new(SimMemory { state: state(), content }) as _))
     }
@@ -214,8 +218,9 @@ impl SimMemory {
 }
 
 impl SharedMemory for SimMemory {
-    fn owner(&self) -> Owner {
-        self.content.owner
+    fn is_named(&self) -> bool {
+        let memories = self.state.memories.lock();
+        memories.values().any(|content| Arc::ptr_eq(content, &self.content))
     }
 
     fn slots(&self) -> usize {

@@ -35,6 +35,9 @@ struct Slot {
     is_dirty: bool,
     /// It is in `listed`.
     is_listed: bool,
+    /// Writes that replace what it has: how many are under way, and how many began.
+    overwriting: u32,
+    overwrites: u64,
     /// It was read since it was looked at for being used again.
     was_read: bool,
     /// The ticks at which it was last written, and became dirty.
@@ -65,6 +68,10 @@ pub(super) struct Table {
     /// Ranges of the media that were allocated: end by beginning.
     allocated: BTreeMap<u64, u64>,
     pub(super) failed: Option<String>,
+    /// Somebody found no slot: some are made ahead of need from now on.
+    pub(super) is_wanted: bool,
+    /// Nothing more is to wait.
+    pub(super) is_closing: bool,
 }
 
 impl Table {
@@ -103,6 +110,22 @@ impl Table {
         None
     }
 
+    /// Slots in which nothing waits have no window any more.
+    pub(super) fn forget_clean(&mut self) {
+        let order = std::mem::take(&mut self.order);
+        for slot in order {
+            let one = &mut self.slots[slot];
+            if one.pins > 0 || one.is_busy || one.is_dirty {
+                self.order.push_back(slot);
+                continue;
+            }
+            if let Some(window) = one.window.take() {
+                self.by_window.remove(&window);
+            }
+            self.free.push(slot);
+        }
+    }
+
     /// A slot more.
     pub(super) fn add(&mut self) {
         self.free.push(self.slots.len());
@@ -113,6 +136,8 @@ impl Table {
             is_busy: false,
             is_dirty: false,
             is_listed: false,
+            overwriting: 0,
+            overwrites: 0,
             was_read: false,
             written: 0,
             dirty_since: 0,
@@ -126,6 +151,25 @@ impl Table {
     pub(super) fn unpin(&mut self, slot: usize) {
         let pins = &mut self.slots[slot].pins;
         *pins = pins.checked_sub(1).expect("pinned before");
+    }
+
+    pub(super) fn begin_overwrite(&mut self, slot: usize) {
+        self.slots[slot].overwriting += 1;
+        self.slots[slot].overwrites += 1;
+    }
+
+    pub(super) fn end_overwrite(&mut self, slot: usize) {
+        self.slots[slot].overwriting -= 1;
+    }
+
+    /// How many writes have begun to replace what a slot has.
+    pub(super) fn overwrites(&self, slot: usize) -> u64 {
+        self.slots[slot].overwrites
+    }
+
+    /// Whether one is under way.
+    pub(super) fn is_overwritten(&self, slot: usize) -> bool {
+        self.slots[slot].overwriting > 0
     }
 
     pub(super) fn is_busy(&self, slot: usize) -> bool {
@@ -264,7 +308,8 @@ impl Table {
             return false;
         }
         for (number, slot) in self.slots.iter_mut().enumerate().filter(|(_, slot)| slot.is_dirty) {
-            let is_due = self.ticks >= slot.written + IDLE_TICKS
+            let is_due = self.is_closing
+                || self.ticks >= slot.written + IDLE_TICKS
                 || self.ticks >= slot.dirty_since + OLD_TICKS;
             if is_due && !slot.is_listed {
                 slot.is_listed = true;
@@ -274,8 +319,9 @@ impl Table {
         true
     }
 
-    pub(super) fn free_count(&self) -> usize {
-        self.free.len()
+    /// Whether fewer slots than so many are free, and some are needed.
+    pub(super) fn wants_slots(&self, free: usize) -> bool {
+        self.is_wanted && !self.is_closing && self.free.len() < free
     }
 
     pub(super) fn slot_count(&self) -> usize {
@@ -319,6 +365,6 @@ impl Table {
 
     pub(super) fn is_allocated(&self, offset: u64, length: u64) -> bool {
         let before = self.allocated.range(..=offset).next_back();
-        before.is_some_and(|(_, &end)| offset + length <= end)
+        !self.is_closing && before.is_some_and(|(_, &end)| offset + length <= end)
     }
 }
