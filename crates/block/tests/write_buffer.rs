@@ -416,3 +416,91 @@ fn what_was_not_allocated_or_finds_no_slot_goes_to_the_media() {
     assert_eq!(read(&*process.buffer, at, 130), [vec![7; 128], vec![0x5a; 2]].concat());
     assert_eq!(read(&*machine.media, at, 1), [0x5a], "it waits");
 }
+
+/// Threads that write, read, sync, discard and write durably, each in its own part of a file, with
+/// threads that write what waits beside them and little memory: windows are shared by two writers.
+#[test]
+fn many_threads_over_a_real_file_read_what_they_wrote_last() {
+    const PARTS: u64 = 8;
+    const PART_BYTES: u64 = 3 * WINDOW_BYTES / 2;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("member");
+    let media = env::FileMedia::create(&path, AREA_BYTES + PARTS * PART_BYTES).expect("made");
+    let mut area = vec![0; 1 << 16];
+    machine_of(1).media.read_at(0, &mut area).expect("a label");
+    media.write_at(0, &[IoSlice::new(&area)]).expect("labelled");
+    let memories = Box::new(env::Tmpfs::new(std::path::Path::new("/dev/shm")));
+    let all = WriteBuffers::new(memories, Box::new(SimEntropy::new(std::process::id().into())));
+    all.set_memory_bytes(7 * WINDOW_BYTES);
+    let buffer = all.over(Arc::new(media)).expect("opened");
+    all.tick();
+    if let Some(why) = all.status()[0].off.clone() {
+        println!("no write buffer here: {why}");
+        return;
+    }
+    buffer.allocate(AREA_BYTES, PARTS * PART_BYTES).expect("there is space");
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let models: Vec<Vec<u8>> = std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Acquire) {
+                    all.write_some();
+                    all.tick();
+                    all.grow();
+                }
+            });
+        }
+        let writers: Vec<_> = (0..PARTS)
+            .map(|part| {
+                let buffer = &buffer;
+                scope.spawn(move || write_and_read(&**buffer, part, PART_BYTES))
+            })
+            .collect();
+        let models = writers.into_iter().map(|writer| writer.join().expect("as written"));
+        let models = models.collect();
+        is_over.store(true, std::sync::atomic::Ordering::Release);
+        models
+    });
+    let status = all.status().swap_remove(0);
+    assert!(status.buffered_bytes > 64 << 20, "{status:?}");
+    drop(buffer);
+    let file = env::FileMedia::open(&path).expect("closed, and open again");
+    for (part, model) in (0..).zip(&models) {
+        let found = read(&file, AREA_BYTES + part * PART_BYTES, model.len());
+        assert!(found == *model, "part {part}");
+    }
+}
+
+/// Fills a part again and again, and replaces what is in it; what it is at the end.
+fn write_and_read(buffer: &dyn Media, part: u64, bytes: u64) -> Vec<u8> {
+    let mut random = Random::new(part);
+    let base = AREA_BYTES + part * bytes;
+    let mut model = vec![0; bytes as usize];
+    let mut tail = 0;
+    for step in 0..1500_u64 {
+        let is_next = random.below(10) < 7;
+        let offset = if is_next { tail } else { random.below(bytes) / GRAIN * GRAIN };
+        let length = ((1 + random.below(900)) * GRAIN).min(bytes - offset) as usize;
+        let range = offset as usize..offset as usize + length;
+        match random.below(20) {
+            0 => buffer.sync().expect("synced"),
+            1 => {
+                let bytes_now = [step as u8; 512];
+                let slices = [IoSlice::new(&bytes_now)];
+                let offset = random.below(bytes - 512);
+                buffer.write_durable(base + offset, &slices).expect("durable");
+                model[offset as usize..][..512].fill(step as u8);
+            }
+            2..7 => {
+                let found = read(buffer, base + offset, length);
+                assert!(found == model[range], "part {part}, step {step}");
+            }
+            _ => {
+                model[range.clone()].fill(step as u8 ^ part as u8);
+                write(buffer, base + offset, &model[range]).expect("written");
+                tail = (offset + length as u64) % bytes;
+            }
+        }
+    }
+    model
+}
