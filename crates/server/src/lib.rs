@@ -1,8 +1,9 @@
 //! The server: HTTP and NBD sessions over one pool, and the thread that does its background work.
 //!
 //! `settings` become a `Config`; `pool_files` opens or makes the pool; `listen` binds sockets;
-//! `http` and `nbd` serve them; `attach` knows which clients hold which volume (entered by NBD
-//! sessions, asked by HTTP); `server` starts and stops all of it in order; `serve` is the command.
+//! `http` and `nbd` serve them, the latter over `serving`, which knows no protocol; `attach` knows
+//! which clients hold which volume (entered by sessions, asked by HTTP); `server` starts and stops
+//! all of it in order; `serve` is the command.
 
 mod admission;
 mod at_once;
@@ -30,6 +31,7 @@ mod process_metrics;
 mod reload;
 mod serve;
 mod server;
+pub mod serving;
 mod settings;
 mod stack_files;
 mod taps;

@@ -21,12 +21,13 @@ use crate::listen::{self, Bound, SocketFile};
 use crate::member_watch::MemberWatch;
 use crate::meters::Meters;
 use crate::metrics::Metrics;
-use crate::nbd::{
-    NbdCollector, NbdContext, NbdCounters, NbdLimits, NbdServer, PoolExports, RoomQueue,
-};
+use crate::nbd::NbdContext;
 use crate::no_space::NoSpaceCollector;
 use crate::pool_files::MadeDirs;
 use crate::reload::{ReloadCollector, Reloading, Reloads};
+use crate::serving::{
+    Collected, Counters, DataThreads, Limits, Listeners, PoolExports, RoomQueue, Serving,
+};
 use crate::taps::{TapCollector, Taps};
 use crate::token::Token;
 use crate::{Attachments, Buffers, Config, NoSpace, StartError, pool_files};
@@ -41,7 +42,7 @@ pub struct Server {
     context: Context,
     background: Background,
     hooked: Hooked,
-    nbd: NbdServer,
+    data: DataThreads,
     /// Removed when the server is gone.
     _nbd_socket: Option<SocketFile>,
     http: HttpServer,
@@ -107,9 +108,11 @@ impl Server {
         let background =
             Background::start(Arc::clone(&pool), watch, MemberWatch::new(config.pool_dir.clone()))?;
         let (unix, nbd_socket) = nbd_bound.unix.map(|u| (u.listener, u.file)).unzip();
+        let front_end = Arc::clone(&nbd_context) as Arc<_>;
         let unix = unix.into_iter().collect();
-        let nbd = match NbdServer::start(&nbd_context, data_threads(), unix, nbd_bound.tcp) {
-            Ok(nbd) => nbd,
+        let served = vec![Listeners { front_end, unix, tcp: nbd_bound.tcp }];
+        let data = match DataThreads::start(data_threads(), served) {
+            Ok(data) => data,
             Err(error) => {
                 background.stop();
                 return Err(StartError::Thread(error));
@@ -118,7 +121,7 @@ impl Server {
         let http = match HttpServer::start(&context, http_bound, token.as_ref(), patience) {
             Ok(http) => http,
             Err(error) => {
-                nbd.stop();
+                data.stop();
                 background.stop();
                 return Err(error);
             }
@@ -126,7 +129,7 @@ impl Server {
         let hooked = match Hooked::start(&pool, &hooks) {
             Ok(hooked) => hooked,
             Err(error) => {
-                nbd.stop();
+                data.stop();
                 http.stop();
                 background.stop();
                 return Err(error);
@@ -139,7 +142,7 @@ impl Server {
             context,
             background,
             hooked,
-            nbd,
+            data,
             _nbd_socket: nbd_socket,
             http,
             listeners,
@@ -179,7 +182,7 @@ impl Server {
     /// When the pool could not be closed: what was flushed is safe, what was not may be lost.
     pub fn stop(self) -> Result<(), StartError> {
         self.context.set_ready(false);
-        self.nbd.stop();
+        self.data.stop();
         self.http.stop();
         self.hooked.stop();
         self.background.stop();
@@ -223,17 +226,17 @@ fn data_threads() -> usize {
 /// The TLS of NBD over TCP, if it has any.
 fn nbd_context(config: &Config, exports: PoolExports, tls: Tls) -> Arc<NbdContext> {
     let connections_max = config.nbd_connections_max;
-    Arc::new(NbdContext {
+    let serving = Serving {
         exports: Arc::new(exports),
         attachments: Arc::new(Attachments::default()),
-        tls: env::RankedRwLock::new(env::Rank::Leaf, tls),
-        limits: NbdLimits { connections_max, ..NbdLimits::default() },
-        counters: Arc::new(NbdCounters::default()),
+        limits: Limits { connections_max, ..Limits::default() },
+        counters: Arc::new(Counters::default()),
         meters: Arc::new(Meters::default()),
         buffers: Arc::new(Buffers::new(config.buffers_bytes, config.is_buffer_pool)),
         taps: Arc::new(Taps::default()),
         room: RoomQueue::default(),
-    })
+    };
+    Arc::new(NbdContext { serving, tls: env::RankedRwLock::new(env::Rank::Leaf, tls) })
 }
 
 fn http_context(
@@ -246,7 +249,7 @@ fn http_context(
     let addresses = nbd_addresses(config, nbd_bound)?;
     let attachments = &nbd.attachments;
     let counted: Vec<Box<dyn Collector>> = vec![
-        Box::new(NbdCollector(Arc::clone(&nbd.counters))),
+        Box::new(Collected("nbd", Arc::clone(&nbd.counters))),
         Box::new(TapCollector(Arc::clone(&nbd.taps))),
         Box::new(BuffersCollector(Arc::clone(&nbd.buffers))),
         Box::new(HookCollector(Arc::clone(hooks))),

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use volume::{Error, ErrorKind, Extent, Lack, Result, RoomWait, WriteOp, Written};
-use wire::nbd::Status;
 
 use super::rig::DISK;
 use crate::attach::{Part, VolumeId};
-use crate::nbd::{Changes, Export, Exports, Listed, OpenError};
+use crate::serving::{Changes, Export, Exports, Listed, OpenError, Stretch};
 
 /// Bytes of every memory export to begin with.
 pub(super) const SIZE: u64 = 64 << 20;
@@ -264,11 +263,11 @@ impl Export for Memory {
 struct FirstBlock;
 
 impl Changes for FirstBlock {
-    fn extents(&self, offset: u64, length_bytes: u64, _: usize) -> Result<Vec<Status>> {
+    fn extents(&self, offset: u64, length_bytes: u64, _: usize) -> Result<Vec<Stretch>> {
         let changed = (BLOCK as u64).saturating_sub(offset).min(length_bytes);
         let all = [
-            Status { length_bytes: changed, flags: Status::CHANGED },
-            Status { length_bytes: length_bytes - changed, flags: 0 },
+            Stretch { length_bytes: changed, differs: true },
+            Stretch { length_bytes: length_bytes - changed, differs: false },
         ];
         Ok(all.into_iter().filter(|s| s.length_bytes > 0).collect())
     }

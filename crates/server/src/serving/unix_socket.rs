@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 const SMOOTH_SENDS: u32 = 16;
 
 /// A connected unix socket.
-pub(super) struct UnixSocket {
+pub(crate) struct UnixSocket {
     reader: AsyncFd<UnixStream>,
     /// The same socket, registered for writing, while sends get stuck.
     writer: Option<AsyncFd<UnixStream>>,
@@ -30,7 +30,7 @@ pub(super) struct UnixSocket {
 // The replacement is an unsafe function, on account of types whose descriptor changes; those of
 // owned sockets do not.
 #[expect(deprecated)]
-pub(super) fn registered<S>(socket: S, interest: Interest) -> io::Result<AsyncFd<S>>
+pub(crate) fn registered<S>(socket: S, interest: Interest) -> io::Result<AsyncFd<S>>
 where
     S: AsRawFd + Into<OwnedFd>,
 {
@@ -39,7 +39,7 @@ where
 
 impl UnixSocket {
     /// Takes a socket that does not block.
-    pub(super) fn new(socket: UnixStream) -> io::Result<UnixSocket> {
+    pub(crate) fn new(socket: UnixStream) -> io::Result<UnixSocket> {
         let reader = registered(socket, Interest::READABLE)?;
         Ok(UnixSocket { reader, writer: None, smooth_sends: 0 })
     }

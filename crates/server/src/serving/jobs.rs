@@ -17,14 +17,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::counters::NbdCounters;
+use super::asked::Asked;
+use super::counters::Counters;
 use super::latency::Counts;
-use super::replies::Replies;
 use super::writing::{Left, Writing};
-use super::{NbdContext, NbdLimits};
+use super::{Limits, Serving};
 
 /// Threads that may block, for each data thread: so many cold reads are in flight at once.
-pub(super) const BLOCKING_THREADS_MAX: usize = 64;
+pub(crate) const BLOCKING_THREADS_MAX: usize = 64;
 /// So many of them only read, should all others stand still.
 const LOOKING_THREADS_MIN: usize = 8;
 /// Jobs that wait for room at once, of all connections: on one data thread, or on several.
@@ -34,10 +34,9 @@ const PATIENT_MAX: usize = 8;
 const RESIZING_MAX: usize = 1;
 
 /// Events of which a session is told.
-#[expect(clippy::large_enum_variant, reason = "a box for each job's end would be an allocation")]
-pub(super) enum Event {
+pub(crate) enum Event<R: Asked> {
     /// A job ended.
-    Done(JobReport),
+    Done(JobReport<R>),
     /// The session shall end: the server stops, or the volume is taken away.
     Leave,
     /// It had its time to end.
@@ -46,7 +45,7 @@ pub(super) enum Event {
 
 /// The kind of a job, as far as its thread is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// It reads.
     Look,
     /// It writes or flushes, and may wait for others that do.
@@ -58,27 +57,27 @@ pub(super) enum Kind {
 }
 
 /// How a job ended.
-pub(super) struct JobReport {
+pub(crate) struct JobReport<R: Asked> {
     /// Replies to send.
-    pub(super) replies: Replies,
+    pub(crate) replies: R::Replies,
     /// Requests among them that failed.
-    pub(super) errors: u64,
+    pub(crate) errors: u64,
     /// The things that it leaves behind.
-    pub(super) left: Left,
+    pub(crate) left: Left<R>,
     /// The bytes that the job was counted as.
     cost_bytes: u64,
     /// Whether it had to wait for room, or for a thread.
     waits: bool,
     /// How long it took.
-    pub(super) time: Duration,
+    pub(crate) time: Duration,
     /// The requests that it answers.
-    pub(super) counts: Counts,
+    pub(crate) counts: Counts,
     /// When it began, and as what it went on, the first of them.
     began: Option<Instant>,
     /// How long its requests took, waits for room included; `None` if it never began.
-    pub(super) latency: Option<Duration>,
+    pub(crate) latency: Option<Duration>,
     /// Whether it came to its end; otherwise it panicked.
-    pub(super) is_whole: bool,
+    pub(crate) is_whole: bool,
 }
 
 /// The jobs that nobody wants any more.
@@ -92,7 +91,7 @@ enum GivenUp {
 }
 
 /// The right to wait for room, of all connections.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RoomQueue(Arc<Semaphore>);
 
 impl Default for RoomQueue {
@@ -103,13 +102,13 @@ impl Default for RoomQueue {
 
 /// The blocking threads of a data thread.
 #[derive(Clone, Debug)]
-pub(super) struct Threads {
+pub(crate) struct Threads {
     changing: Arc<Semaphore>,
     resizing: Arc<Semaphore>,
 }
 
 impl Threads {
-    pub(super) fn new() -> Threads {
+    pub(crate) fn new() -> Threads {
         let others = PATIENT_MAX + RESIZING_MAX + LOOKING_THREADS_MIN;
         Threads {
             changing: Arc::new(Semaphore::new(BLOCKING_THREADS_MAX - others)),
@@ -119,10 +118,10 @@ impl Threads {
 }
 
 /// The jobs of a session.
-pub(super) struct Jobs {
-    events: UnboundedSender<Event>,
-    limits: NbdLimits,
-    counters: Arc<NbdCounters>,
+pub(crate) struct Jobs<R: Asked> {
+    events: UnboundedSender<Event<R>>,
+    limits: Limits,
+    counters: Arc<Counters>,
     changing: Arc<Semaphore>,
     resizing: Arc<Semaphore>,
     patient: Arc<Semaphore>,
@@ -133,19 +132,19 @@ pub(super) struct Jobs {
     in_flight_bytes: u64,
 }
 
-impl Jobs {
-    pub(super) fn new(
-        events: UnboundedSender<Event>,
-        context: &NbdContext,
+impl<R: Asked> Jobs<R> {
+    pub(crate) fn new(
+        events: UnboundedSender<Event<R>>,
+        serving: &Serving,
         threads: &Threads,
-    ) -> Jobs {
+    ) -> Jobs<R> {
         Jobs {
             events,
-            limits: context.limits,
-            counters: Arc::clone(&context.counters),
+            limits: serving.limits,
+            counters: Arc::clone(&serving.counters),
             changing: Arc::clone(&threads.changing),
             resizing: Arc::clone(&threads.resizing),
-            patient: Arc::clone(&context.room.0),
+            patient: Arc::clone(&serving.room.0),
             given_up: watch::Sender::new(GivenUp::Nothing),
             in_flight: 0,
             waiting: 0,
@@ -154,7 +153,7 @@ impl Jobs {
     }
 
     /// Whether a job of `cost_bytes` can be started now. A first one always can.
-    pub(super) fn has_room(&self, cost_bytes: u64) -> bool {
+    pub(crate) fn has_room(&self, cost_bytes: u64) -> bool {
         let total = || self.counters.jobs_in_flight.load(Ordering::Relaxed);
         self.in_flight == 0
             || (self.in_flight < self.limits.in_flight_requests_max
@@ -164,33 +163,33 @@ impl Jobs {
     }
 
     /// Whether any job can be started now.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         !self.has_room(0)
     }
 
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.in_flight == 0
     }
 
     /// Whether something waits for room or for a thread, perhaps for long.
-    pub(super) fn has_waiting(&self) -> bool {
+    pub(crate) fn has_waiting(&self) -> bool {
         self.waiting > 0
     }
 
     /// Starts a job: it adds replies, and says how many of them are failures.
-    pub(super) fn start(
+    pub(crate) fn start(
         &mut self,
         kind: Kind,
         cost_bytes: u64,
         counts: Counts,
-        work: impl FnOnce(&mut Replies) -> u64 + Send + 'static,
+        work: impl FnOnce(&mut R::Replies) -> u64 + Send + 'static,
     ) {
         let ticket = self.begin(cost_bytes, counts, None);
         self.run(kind, ticket, move |report| report.errors = work(&mut report.replies));
     }
 
     /// Starts a write. Another job waits for the lack that it ends with.
-    pub(super) fn write(&mut self, cost_bytes: u64, mut writing: Writing) {
+    pub(crate) fn write(&mut self, cost_bytes: u64, mut writing: Writing<R>) {
         let ticket = self.begin(cost_bytes, writing.counts(), None);
         if writing.has_to_wait() {
             return self.wait(ticket, writing);
@@ -211,25 +210,25 @@ impl Jobs {
     }
 
     /// A write that lacks something waits for it; the job that it was has ended by `report`.
-    pub(super) fn go_on(&mut self, report: &JobReport, writing: Writing) {
+    pub(crate) fn go_on(&mut self, report: &JobReport<R>, writing: Writing<R>) {
         self.ended(report);
         let ticket = self.begin(report.cost_bytes, report.counts, report.began);
         self.wait(ticket, writing);
     }
 
     /// Tells a job whether anybody still wants it.
-    pub(super) fn goes_on(&self) -> impl Fn() -> bool + Send + 'static {
+    pub(crate) fn goes_on(&self) -> impl Fn() -> bool + Send + 'static {
         let given_up = self.given_up.subscribe();
         move || !is_given_up(&given_up, GivenUp::All)
     }
 
     /// Nobody wants anything any more: what has not begun ends, and is not answered.
-    pub(super) fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         self.given_up.send_replace(GivenUp::All);
     }
 
     /// Nothing waits for room any more: what finds none fails.
-    pub(super) fn give_up_waits(&self) {
+    pub(crate) fn give_up_waits(&self) {
         self.given_up.send_if_modified(|given_up| {
             let before = std::mem::replace(given_up, (*given_up).max(GivenUp::Waits));
             before != *given_up
@@ -237,7 +236,7 @@ impl Jobs {
     }
 
     /// Accounts for a job that ended.
-    pub(super) fn ended(&mut self, report: &JobReport) {
+    pub(crate) fn ended(&mut self, report: &JobReport<R>) {
         assert!(self.in_flight > 0, "a job ends once");
         self.in_flight -= 1;
         self.counters.jobs_in_flight.fetch_sub(1, Ordering::Relaxed);
@@ -245,14 +244,14 @@ impl Jobs {
         self.waiting -= usize::from(report.waits);
     }
 
-    fn begin(&mut self, cost_bytes: u64, counts: Counts, began: Option<Instant>) -> Ticket {
+    fn begin(&mut self, cost_bytes: u64, counts: Counts, began: Option<Instant>) -> Ticket<R> {
         self.in_flight += 1;
         self.counters.jobs_in_flight.fetch_add(1, Ordering::Relaxed);
         self.in_flight_bytes += cost_bytes;
         Ticket {
             events: self.events.clone(),
             report: Some(JobReport {
-                replies: Replies::default(),
+                replies: R::Replies::default(),
                 errors: 0,
                 left: Left::Nothing,
                 cost_bytes,
@@ -266,7 +265,7 @@ impl Jobs {
         }
     }
 
-    fn wait(&mut self, ticket: Ticket, mut writing: Writing) {
+    fn wait(&mut self, ticket: Ticket<R>, mut writing: Writing<R>) {
         let waits = Waits::new(&self.counters, writing.count());
         let given_up = self.given_up.subscribe();
         self.run(Kind::Patient, ticket, move |report| {
@@ -280,8 +279,8 @@ impl Jobs {
     fn run(
         &mut self,
         kind: Kind,
-        mut ticket: Ticket,
-        work: impl FnOnce(&mut JobReport) + Send + 'static,
+        mut ticket: Ticket<R>,
+        work: impl FnOnce(&mut JobReport<R>) + Send + 'static,
     ) {
         let (threads, end) = match kind {
             Kind::Look => return run_on_thread(ticket, None, work),
@@ -312,11 +311,11 @@ fn is_given_up(given_up: &watch::Receiver<GivenUp>, much: GivenUp) -> bool {
 }
 
 /// Waits for the right to a thread, with none.
-async fn run_in_turn(
-    mut ticket: Ticket,
+async fn run_in_turn<R: Asked>(
+    mut ticket: Ticket<R>,
     threads: Arc<Semaphore>,
     (mut given_up, end): (watch::Receiver<GivenUp>, GivenUp),
-    work: impl FnOnce(&mut JobReport) + Send + 'static,
+    work: impl FnOnce(&mut JobReport<R>) + Send + 'static,
 ) {
     tokio::select! {
         biased;
@@ -334,10 +333,10 @@ async fn run_in_turn(
     }
 }
 
-fn run_on_thread(
-    mut ticket: Ticket,
+fn run_on_thread<R: Asked>(
+    mut ticket: Ticket<R>,
     right: Option<OwnedSemaphorePermit>,
-    work: impl FnOnce(&mut JobReport) + Send + 'static,
+    work: impl FnOnce(&mut JobReport<R>) + Send + 'static,
 ) {
     tokio::task::spawn_blocking(move || {
         let _right = right;
@@ -354,12 +353,12 @@ fn run_on_thread(
 
 /// Counts writes that wait for room as long as it lives.
 struct Waits {
-    counters: Arc<NbdCounters>,
+    counters: Arc<Counters>,
     writes: u64,
 }
 
 impl Waits {
-    fn new(counters: &Arc<NbdCounters>, writes: u64) -> Waits {
+    fn new(counters: &Arc<Counters>, writes: u64) -> Waits {
         counters.writes_waiting.fetch_add(writes, Ordering::Relaxed);
         counters.writes_waited.fetch_add(writes, Ordering::Relaxed);
         Waits { counters: Arc::clone(counters), writes }
@@ -373,18 +372,18 @@ impl Drop for Waits {
 }
 
 /// Tells the session when it is dropped.
-struct Ticket {
-    events: UnboundedSender<Event>,
-    report: Option<JobReport>,
+struct Ticket<R: Asked> {
+    events: UnboundedSender<Event<R>>,
+    report: Option<JobReport<R>>,
 }
 
-impl Ticket {
-    fn report_mut(&mut self) -> &mut JobReport {
+impl<R: Asked> Ticket<R> {
+    fn report_mut(&mut self) -> &mut JobReport<R> {
         self.report.as_mut().expect("taken only by drop")
     }
 }
 
-impl Drop for Ticket {
+impl<R: Asked> Drop for Ticket<R> {
     fn drop(&mut self) {
         if let Some(report) = self.report.take() {
             // A session that is gone needs no report.

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
-use wire::nbd::{Command, Request};
 
-/// Kinds of requests, as they are told; the last is all others.
+use super::asked::RequestKind;
+
+/// Kinds of requests, as they are told.
 const KINDS: [&str; 6] = ["read", "write", "trim", "zero", "flush", "other"];
 
 /// Upper bounds of the buckets, in microseconds; one more has what took longer.
@@ -22,43 +23,30 @@ const BOUNDS_US: [u64; 16] = [
     1_000_000, 10_000_000,
 ];
 
-fn kind(command: Command) -> usize {
-    match command {
-        Command::Read => 0,
-        Command::Write => 1,
-        Command::Trim => 2,
-        Command::WriteZeroes => 3,
-        Command::Flush => 4,
-        _ => KINDS.len() - 1,
-    }
-}
-
 /// How many requests of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts([u32; KINDS.len()]);
+pub(crate) struct Counts([u32; KINDS.len()]);
 
 impl Counts {
     /// One request.
-    pub(super) fn one(request: &Request) -> Counts {
-        let mut counts = Counts::default();
-        counts.add(request);
-        counts
+    pub(crate) fn one(kind: RequestKind) -> Counts {
+        Counts::of([kind])
     }
 
     /// All of these.
-    pub(super) fn of<'r>(requests: impl IntoIterator<Item = &'r Request>) -> Counts {
+    pub(crate) fn of(kinds: impl IntoIterator<Item = RequestKind>) -> Counts {
         let mut counts = Counts::default();
-        requests.into_iter().for_each(|request| counts.add(request));
+        kinds.into_iter().for_each(|kind| counts.add(kind));
         counts
     }
 
-    pub(super) fn add(&mut self, request: &Request) {
-        self.0[kind(request.command)] += 1;
+    pub(crate) fn add(&mut self, kind: RequestKind) {
+        self.0[kind as usize] += 1;
     }
 
     /// One that was counted goes on elsewhere.
-    pub(super) fn take_away(&mut self, request: &Request) {
-        let count = &mut self.0[kind(request.command)];
+    pub(crate) fn take_away(&mut self, kind: RequestKind) {
+        let count = &mut self.0[kind as usize];
         *count = count.saturating_sub(1);
     }
 }
@@ -75,7 +63,7 @@ struct Histogram {
 
 impl Latencies {
     /// Requests took so long; each counts as `weight`.
-    pub(super) fn observe(&self, counts: &Counts, took: Duration, weight: u64) {
+    pub(crate) fn observe(&self, counts: &Counts, took: Duration, weight: u64) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let bucket = BOUNDS_US.partition_point(|bound| bound * 1000 < nanos);
         for (histogram, &count) in self.0.iter().zip(&counts.0).filter(|(_, count)| **count > 0) {
@@ -85,10 +73,14 @@ impl Latencies {
         }
     }
 
-    pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let name = "hindsight_nbd_request_seconds";
+    pub(crate) fn encode(
+        &self,
+        front_end: &str,
+        encoder: &mut DescriptorEncoder<'_>,
+    ) -> fmt::Result {
+        let name = format!("hindsight_{front_end}_request_seconds");
         let help = "Time to carry requests out, by kind; of those done at once one of 16 is timed";
-        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        let mut family = encoder.encode_descriptor(&name, help, None, MetricType::Histogram)?;
         let bounds = BOUNDS_US.iter().map(|&bound| bound as f64 / 1e6).chain([f64::INFINITY]);
         for (histogram, kind) in self.0.iter().zip(KINDS) {
             let counts = histogram.buckets.iter().map(|count| count.load(Ordering::Relaxed));

@@ -1,12 +1,14 @@
-//! Accepts connections and deals them to data threads; starts and stops both.
+//! Accepts connections for all front ends and deals them to data threads; starts and stops both.
 //!
 //! Each data thread runs a single-threaded runtime, so that a session never moves and needs no
 //! lock; the first of them also accepts. Threads that may block belong to the runtime of their
 //! data thread.
 
+use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -19,14 +21,42 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::counters::NbdCounters;
+use super::Serving;
+use super::counters::Counters;
 use super::jobs::{BLOCKING_THREADS_MAX, Threads};
 use super::socket::Connection;
-use super::{NbdContext, handshake, session};
 use crate::admission::{Admission, Admitted};
 
 /// How long to wait after an accept that failed for want of files or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A protocol: what is done with a connection.
+pub trait FrontEnd: Send + Sync + 'static {
+    /// The state that its connections share.
+    fn serving(&self) -> &Serving;
+    /// Serves a connection until it is over.
+    fn serve(self: Arc<Self>, given: Given) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+}
+
+/// The things that a session begins with.
+pub struct Given {
+    pub(crate) connection: Connection,
+    /// The client, for people.
+    pub(crate) client: String,
+    pub(crate) threads: Threads,
+    /// Turns true when the server stops.
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
+/// A front end with its sockets, which are bound and not blocking.
+pub struct Listeners {
+    /// The front end.
+    pub front_end: Arc<dyn FrontEnd>,
+    /// Its unix sockets.
+    pub unix: Vec<UnixListener>,
+    /// Its TCP sockets.
+    pub tcp: Vec<TcpListener>,
+}
 
 /// A socket on its way to its data thread.
 enum Accepted {
@@ -43,8 +73,8 @@ impl Accepted {
     }
 }
 
-/// The same with its place among the connections of its listener.
-type Dealt = (Accepted, Counted);
+/// The same with its front end, and its place among the connections of its listener.
+type Dealt = (Accepted, Arc<dyn FrontEnd>, Counted);
 
 /// A listening socket.
 enum Listener {
@@ -68,24 +98,19 @@ impl Listener {
 }
 
 /// The data threads, serving.
-pub struct NbdServer {
+pub struct DataThreads {
     threads: Vec<JoinHandle<()>>,
     stop: watch::Sender<bool>,
 }
 
-impl NbdServer {
-    /// Starts `threads` data threads (at least one) that serve these bound, not blocking sockets.
+impl DataThreads {
+    /// Starts `threads` data threads (at least one) that serve these sockets.
     ///
     /// # Errors
     /// When a thread or its runtime cannot be made.
-    pub fn start(
-        context: &Arc<NbdContext>,
-        threads: usize,
-        unix: Vec<UnixListener>,
-        tcp: Vec<TcpListener>,
-    ) -> io::Result<NbdServer> {
+    pub fn start(threads: usize, listeners: Vec<Listeners>) -> io::Result<DataThreads> {
         let (stop, stopped) = watch::channel(false);
-        let mut server = NbdServer { threads: Vec::new(), stop };
+        let mut server = DataThreads { threads: Vec::new(), stop };
         let mut lanes = Vec::new();
         let mut waiting = Vec::new();
         for _ in 0..threads.max(1) {
@@ -93,18 +118,17 @@ impl NbdServer {
             lanes.push(lane);
             waiting.push((runtime()?, sockets));
         }
-        let mut listeners = Some((unix, tcp, lanes));
+        let mut listeners = Some((listeners, lanes));
         for (index, (runtime, sockets)) in waiting.into_iter().enumerate() {
-            let context = Arc::clone(context);
             let stopped = stopped.clone();
             let listeners = listeners.take();
             let body = move || {
-                if let Some((unix, tcp, lanes)) = listeners {
-                    accept_all(&runtime, &context, &stopped, unix, tcp, &Arc::new(lanes));
+                if let Some((listeners, lanes)) = listeners {
+                    accept_all(&runtime, &stopped, listeners, &Arc::new(lanes));
                 }
-                runtime.block_on(serve_lane(sockets, context, stopped));
+                runtime.block_on(serve_lane(sockets, stopped));
             };
-            let thread = std::thread::Builder::new().name(format!("nbd-{index}")).spawn(body)?;
+            let thread = std::thread::Builder::new().name(format!("data-{index}")).spawn(body)?;
             server.threads.push(thread);
         }
         Ok(server)
@@ -121,7 +145,7 @@ impl NbdServer {
     }
 }
 
-impl Drop for NbdServer {
+impl Drop for DataThreads {
     fn drop(&mut self) {
         self.stop.send_replace(true);
     }
@@ -133,41 +157,43 @@ fn runtime() -> io::Result<Runtime> {
         .enable_time()
         .max_blocking_threads(BLOCKING_THREADS_MAX)
         // Not as the data threads are called: their allocations are counted by that name.
-        .thread_name("waiting-nbd")
+        .thread_name("waiting-data")
         .build()
 }
 
 /// Starts a task for each listening socket; they share the `lanes` and end with the server.
 fn accept_all(
     runtime: &Runtime,
-    context: &Arc<NbdContext>,
     stopped: &watch::Receiver<bool>,
-    unix: Vec<UnixListener>,
-    tcp: Vec<TcpListener>,
+    all: Vec<Listeners>,
     lanes: &Arc<Vec<UnboundedSender<Dealt>>>,
 ) {
     let _inside = runtime.enter();
-    let unix = unix.into_iter().map(|l| tokio::net::UnixListener::from_std(l).map(Listener::Unix));
-    let tcp = tcp.into_iter().map(|l| tokio::net::TcpListener::from_std(l).map(Listener::Tcp));
-    for listener in unix.chain(tcp) {
-        match listener {
-            Ok(listener) => {
-                let (context, lanes) = (Arc::clone(context), Arc::clone(lanes));
-                runtime.spawn(accept(listener, context, lanes, stopped.clone()));
+    for Listeners { front_end, unix, tcp } in all {
+        let unix = unix.into_iter();
+        let unix = unix.map(|l| tokio::net::UnixListener::from_std(l).map(Listener::Unix));
+        let tcp = tcp.into_iter().map(|l| tokio::net::TcpListener::from_std(l).map(Listener::Tcp));
+        for listener in unix.chain(tcp) {
+            match listener {
+                Ok(listener) => {
+                    let (front_end, lanes) = (Arc::clone(&front_end), Arc::clone(lanes));
+                    runtime.spawn(accept(listener, front_end, lanes, stopped.clone()));
+                }
+                Err(error) => tracing::error!(%error, "a listener cannot be used"),
             }
-            Err(error) => tracing::error!(%error, "an NBD listener cannot be used"),
         }
     }
 }
 
 async fn accept(
     listener: Listener,
-    context: Arc<NbdContext>,
+    front_end: Arc<dyn FrontEnd>,
     lanes: Arc<Vec<UnboundedSender<Dealt>>>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let mut next_lane = 0;
-    let admission = Admission::new(context.limits.connections_max);
+    let Serving { limits, counters, .. } = front_end.serving();
+    let admission = Admission::new(limits.connections_max);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -181,7 +207,6 @@ async fn accept(
                 continue;
             }
         };
-        let counters = &context.counters;
         counters.connections.fetch_add(1, Ordering::Relaxed);
         let Some(admitted) = admission.admit(socket.peer()) else {
             counters.connections_refused.fetch_add(1, Ordering::Relaxed);
@@ -189,25 +214,21 @@ async fn accept(
             continue;
         };
         // A lane that is gone stops the server's other lanes too; the socket closes.
-        let counted = Counted::new(&context.counters, admitted);
-        let _ = lanes[next_lane % lanes.len()].send((socket, counted));
+        let dealt = (socket, Arc::clone(&front_end), Counted::new(counters, admitted));
+        let _ = lanes[next_lane % lanes.len()].send(dealt);
         next_lane += 1;
     }
 }
 
 /// Serves what is dealt to one data thread until the server stops and the last session ended.
-async fn serve_lane(
-    mut sockets: UnboundedReceiver<Dealt>,
-    context: Arc<NbdContext>,
-    mut stopped: watch::Receiver<bool>,
-) {
+async fn serve_lane(mut sockets: UnboundedReceiver<Dealt>, mut stopped: watch::Receiver<bool>) {
     let mut sessions = JoinSet::new();
     let threads = Threads::new();
     let given = stopped.clone();
     loop {
         tokio::select! {
             Some(dealt) = sockets.recv() => {
-                sessions.spawn(serve(dealt, Arc::clone(&context), threads.clone(), given.clone()));
+                sessions.spawn(serve(dealt, threads.clone(), given.clone()));
             }
             Some(ended) = sessions.join_next() => {
                 if let Err(error) = ended {
@@ -224,12 +245,12 @@ async fn serve_lane(
 
 /// Counts an open connection as long as it lives.
 struct Counted {
-    counters: Arc<NbdCounters>,
+    counters: Arc<Counters>,
     _admitted: Admitted,
 }
 
 impl Counted {
-    fn new(counters: &Arc<NbdCounters>, admitted: Admitted) -> Counted {
+    fn new(counters: &Arc<Counters>, admitted: Admitted) -> Counted {
         counters.connections_open.fetch_add(1, Ordering::Relaxed);
         Counted { counters: Arc::clone(counters), _admitted: admitted }
     }
@@ -242,35 +263,15 @@ impl Drop for Counted {
 }
 
 async fn serve(
-    (socket, _counted): Dealt,
-    context: Arc<NbdContext>,
+    (socket, front_end, _counted): Dealt,
     threads: Threads,
-    mut stop: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
 ) {
-    let (connection, client) = match connection(socket) {
-        Ok(connected) => connected,
-        Err(error) => {
-            tracing::debug!(%error, "a connection was lost at once");
-            return;
+    match connection(socket) {
+        Ok((connection, client)) => {
+            front_end.serve(Given { connection, client, threads, stop }).await;
         }
-    };
-    let shaken = tokio::select! {
-        shaken = handshake::negotiate(connection, &context, stop.clone(), client.clone()) => shaken,
-        // Nothing is owed to a client that has no export yet.
-        _ = stop.wait_for(|stop| *stop) => return,
-    };
-    match shaken {
-        Ok(Some((connection, chosen))) => {
-            let client = chosen.client.clone();
-            tracing::info!(client, export = chosen.export.name(), "attached");
-            session::serve(connection, chosen, context, threads, stop, client.clone()).await;
-            tracing::info!(client, "detached");
-        }
-        Ok(None) => {}
-        Err(error) => {
-            context.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
-            tracing::info!(client, %error, "no session");
-        }
+        Err(error) => tracing::debug!(%error, "a connection was lost at once"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Pools served over NBD: volumes, and their past by moment.
+//! Pools served as disks: volumes, and their past by moment.
 
 use std::sync::Arc;
 
@@ -7,12 +7,11 @@ use volume::{
     Error, ErrorKind, Extent, Lack, Pool, Result, RoomWait, View, Volume, VolumeChange, WriteOp,
     Written,
 };
-use wire::nbd::Status;
 
 use crate::NoSpace;
 use crate::attach::{Part, VolumeId};
 
-use super::export::{Changes, Export, Exports, Listed, OpenError};
+use super::export::{Changes, Export, Exports, Listed, OpenError, Stretch};
 
 /// Everything in a pool.
 pub struct PoolExports {
@@ -268,7 +267,7 @@ struct Since {
 }
 
 impl Changes for Since {
-    fn extents(&self, offset: u64, length_bytes: u64, limit: usize) -> Result<Vec<Status>> {
+    fn extents(&self, offset: u64, length_bytes: u64, limit: usize) -> Result<Vec<Stretch>> {
         let end = offset + length_bytes;
         let since = Moment::Seq(self.since);
         // A range and the gap before it make two extents.
@@ -279,19 +278,19 @@ impl Changes for Since {
         for range in &page.ranges {
             let from = range.offset.clamp(at, end);
             let to = range.offset.saturating_add(range.length_bytes).clamp(from, end);
-            push(&mut extents, from - at, 0);
-            push(&mut extents, to - from, Status::CHANGED);
+            push(&mut extents, from - at, false);
+            push(&mut extents, to - from, true);
             at = to;
         }
         let known_until = page.next_offset.map_or(end, |next| next.clamp(at, end));
-        push(&mut extents, known_until - at, 0);
+        push(&mut extents, known_until - at, false);
         extents.truncate(limit);
         Ok(extents)
     }
 }
 
-fn push(extents: &mut Vec<Status>, length_bytes: u64, flags: u32) {
+fn push(extents: &mut Vec<Stretch>, length_bytes: u64, differs: bool) {
     if length_bytes > 0 {
-        extents.push(Status { length_bytes, flags });
+        extents.push(Stretch { length_bytes, differs });
     }
 }

@@ -14,7 +14,7 @@ const BEFORE_SUBJECT: usize = 4;
 const CHARACTERS_MAX: usize = 256;
 
 /// The subject of a certificate in DER.
-pub(super) fn subject(certificate: &[u8]) -> Option<String> {
+pub(crate) fn subject(certificate: &[u8]) -> Option<String> {
     let (certificate, _) = take(certificate, SEQUENCE)?;
     let (mut rest, _) = take(certificate, SEQUENCE)?;
     if let Some((_, after)) = take(rest, VERSION) {

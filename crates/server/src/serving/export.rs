@@ -1,9 +1,8 @@
-//! The exports of NBD, as traits: tests serve memory, `engine` serves a pool.
+//! The disks that are served, as traits: tests serve memory, `engine` serves a pool.
 
 use std::sync::Arc;
 
 use volume::{Extent, Lack, Result, RoomWait, WriteOp, Written};
-use wire::nbd::Status;
 
 use crate::attach::{Part, VolumeId};
 
@@ -19,7 +18,7 @@ pub trait Exports: Send + Sync + 'static {
     fn list(&self, limit: usize) -> Vec<Listed>;
 }
 
-/// Why an export or context cannot be opened, in words for people.
+/// Why a disk or a moment cannot be opened, in words for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct OpenError(pub String);
@@ -96,12 +95,20 @@ pub trait Export: Send + Sync + 'static {
     fn changes_since(&self, moment: &str) -> std::result::Result<Arc<dyn Changes>, OpenError>;
 }
 
+/// A part of a disk that differs between two moments, or does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// Its length in bytes.
+    pub length_bytes: u64,
+    /// Whether it differs.
+    pub differs: bool,
+}
+
 /// The differences between two moments.
 pub trait Changes: Send + Sync + 'static {
-    /// Extents from `offset` on, at most `limit` and covering at least one byte; flag 1 where it
-    /// differs.
+    /// Stretches from `offset` on, at most `limit` and covering at least one byte.
     ///
     /// # Errors
     /// The engine's.
-    fn extents(&self, offset: u64, length_bytes: u64, limit: usize) -> Result<Vec<Status>>;
+    fn extents(&self, offset: u64, length_bytes: u64, limit: usize) -> Result<Vec<Stretch>>;
 }

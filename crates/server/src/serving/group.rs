@@ -1,47 +1,52 @@
 //! Writes of one turn that go to the engine together; their bytes stay in the receive buffer.
 
 use block::emptied;
-use units::BLOCK_BYTES;
 use volume::WriteOp;
-use wire::nbd::Request;
+
+use super::asked::Asked;
 
 /// Most writes of one group.
 const WRITES_MAX: usize = 256;
 
 /// The memory of a group, kept from turn to turn.
-#[derive(Default)]
-pub(super) struct GroupMemory {
+pub(crate) struct GroupMemory<R> {
     ops: Vec<WriteOp<'static>>,
-    requests: Vec<Request>,
+    requests: Vec<R>,
+}
+
+impl<R> Default for GroupMemory<R> {
+    fn default() -> GroupMemory<R> {
+        GroupMemory { ops: Vec::new(), requests: Vec::new() }
+    }
 }
 
 /// Writes in the order in which they came.
-pub(super) struct Group<'b> {
+pub(crate) struct Group<'b, R> {
     ops: Vec<WriteOp<'b>>,
-    requests: Vec<Request>,
+    requests: Vec<R>,
 }
 
-impl<'b> Group<'b> {
+impl<'b, R: Asked> Group<'b, R> {
     /// A group of none.
-    pub(super) fn within(memory: GroupMemory) -> Group<'b> {
+    pub(crate) fn within(memory: GroupMemory<R>) -> Group<'b, R> {
         Group { ops: emptied(memory.ops), requests: memory.requests }
     }
 
     /// The memory of a group that is written.
-    pub(super) fn into_memory(mut self) -> GroupMemory {
+    pub(crate) fn into_memory(mut self) -> GroupMemory<R> {
         self.requests.clear();
         GroupMemory { ops: emptied(self.ops), requests: self.requests }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.ops.is_empty()
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.ops.len() >= WRITES_MAX
     }
 
-    pub(super) fn add(&mut self, request: Request, op: WriteOp<'b>) {
+    pub(crate) fn add(&mut self, request: R, op: WriteOp<'b>) {
         if self.ops.capacity() == 0 {
             self.ops.reserve(32);
             self.requests.reserve(32);
@@ -51,30 +56,25 @@ impl<'b> Group<'b> {
     }
 
     /// Whether a range shares a byte with one of the writes.
-    pub(super) fn overlaps(&self, offset: u64, length_bytes: u64) -> bool {
+    pub(crate) fn overlaps(&self, offset: u64, length_bytes: u64) -> bool {
         let end = offset.saturating_add(length_bytes);
         let shares =
-            |r: &Request| r.offset < end && offset < r.offset.saturating_add(r.length_bytes);
+            |r: &R| r.offset() < end && offset < r.offset().saturating_add(r.length_bytes());
         self.requests.iter().any(shares)
     }
 
     /// The writes to be made.
-    pub(super) fn ops(&self) -> &[WriteOp<'b>] {
+    pub(crate) fn ops(&self) -> &[WriteOp<'b>] {
         &self.ops
     }
 
     /// The requests that asked for it.
-    pub(super) fn requests(&self) -> &[Request] {
+    pub(crate) fn requests(&self) -> &[R] {
         &self.requests
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.ops.clear();
         self.requests.clear();
     }
-}
-
-/// Whether a write covers whole blocks, so that nothing has to be read first.
-pub(super) fn is_whole_blocks(request: &Request) -> bool {
-    request.offset.is_multiple_of(BLOCK_BYTES) && request.length_bytes.is_multiple_of(BLOCK_BYTES)
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt;
 use rustls::ServerConfig;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -28,11 +28,16 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 6;
 
 /// Most bytes that are received ahead of what is carried out.
-pub(super) const AHEAD_BYTES_MAX: usize = 64 << 10;
+pub(crate) const AHEAD_BYTES_MAX: usize = 64 << 10;
 const AHEAD_PART_BYTES: usize = 4 << 10;
+/// Most bytes that are taken of a client after the last answer: two of the longest requests.
+const PARTING_BYTES_MAX: usize = 64 << 20;
+const PARTING_STEP_BYTES: usize = 16 << 10;
+/// After this part of the farewell without a byte there is nothing under way any more.
+const SILENCE: u32 = 5;
 
 /// A connected stream.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: Stream,
     /// Received already, for whoever receives next.
     ahead: Vec<u8>,
@@ -52,14 +57,14 @@ impl From<Stream> for Connection {
 
 impl Connection {
     /// A unix socket with a large send buffer: 32 replies of 4 KiB do not fit into the usual one.
-    pub(super) fn from_unix(socket: UnixStream) -> io::Result<Connection> {
+    pub(crate) fn from_unix(socket: UnixStream) -> io::Result<Connection> {
         // Only slower where it is refused.
         let _ = sockopt::set_socket_send_buffer_size(&socket, UNIX_SEND_BYTES);
         Ok(Stream::Unix(UnixSocket::new(socket)?).into())
     }
 
     /// A TCP socket that sends at once, and finds out when its peer is gone.
-    pub(super) fn from_tcp(socket: TcpStream) -> io::Result<Connection> {
+    pub(crate) fn from_tcp(socket: TcpStream) -> io::Result<Connection> {
         socket.set_nodelay(true)?;
         sockopt::set_socket_keepalive(&socket, true)?;
         sockopt::set_tcp_keepidle(&socket, KEEPALIVE_IDLE)?;
@@ -69,23 +74,23 @@ impl Connection {
     }
 
     /// Whether TLS can still be started on it.
-    pub(super) fn is_bare_tcp(&self) -> bool {
+    pub(crate) fn is_bare_tcp(&self) -> bool {
         matches!(self.stream, Stream::Tcp(_))
     }
 
     /// Whether one receive can leave something behind that is already here.
-    pub(super) fn is_tls(&self) -> bool {
+    pub(crate) fn is_tls(&self) -> bool {
         matches!(self.stream, Stream::Tls(_))
     }
 
     /// Whether a peer that only sends no more can be told from one that has closed.
-    pub(super) fn tells_silent_from_gone(&self) -> bool {
+    pub(crate) fn tells_silent_from_gone(&self) -> bool {
         matches!(self.stream, Stream::Unix(_))
     }
 
     /// Receives up to the end of the stream, or as much as is kept for who receives next; ready
     /// when that is done.
-    pub(super) fn poll_look_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_look_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut part = [0; AHEAD_PART_BYTES];
         while self.ahead.len() < AHEAD_BYTES_MAX {
             let length = part.len().min(AHEAD_BYTES_MAX - self.ahead.len());
@@ -105,23 +110,42 @@ impl Connection {
     }
 
     /// The bytes received ahead.
-    pub(super) fn ahead(&self) -> &[u8] {
+    pub(crate) fn ahead(&self) -> &[u8] {
         &self.ahead
     }
 
     /// The subject of the certificate that the client showed, if it had to show one.
-    pub(super) fn client_subject(&self) -> Option<String> {
+    pub(crate) fn client_subject(&self) -> Option<String> {
         let Stream::Tls(stream) = &self.stream else { return None };
         subject(stream.get_ref().1.peer_certificates()?.first()?)
     }
 
     /// Goes over to TLS as its server.
-    pub(super) async fn start_tls(self, config: Arc<ServerConfig>) -> io::Result<Connection> {
+    pub(crate) async fn start_tls(self, config: Arc<ServerConfig>) -> io::Result<Connection> {
         let Stream::Tcp(socket) = self.stream else {
             return Err(io::Error::other("TLS begins on a bare TCP connection"));
         };
         let stream = TlsAcceptor::from(config).accept(socket).await?;
         Ok(Stream::Tls(Box::new(stream)).into())
+    }
+}
+
+impl Connection {
+    /// Tells the client that no more comes, and takes what one that `is_there` still sends: a
+    /// connection that is closed on bytes that nobody read is reset, and answers on their way may
+    /// be lost with it.
+    pub(crate) async fn part(mut self, is_there: bool, farewell: Duration) -> io::Result<()> {
+        self.shutdown().await?;
+        let mut bytes = vec![0; PARTING_STEP_BYTES];
+        let mut taken = 0;
+        while is_there && taken < PARTING_BYTES_MAX {
+            let received = tokio::time::timeout(farewell / SILENCE, self.read(&mut bytes));
+            match received.await {
+                Ok(Ok(count @ 1..)) => taken += count,
+                Ok(Ok(0) | Err(_)) | Err(_) => break,
+            }
+        }
+        Ok(())
     }
 }
 

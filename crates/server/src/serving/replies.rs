@@ -9,23 +9,23 @@ const SHORT_BYTES: usize = 64;
 
 /// The replies of one job.
 #[derive(Default)]
-pub(super) struct Replies {
+pub(crate) struct Replies {
     /// Short replies.
-    pub(super) done: SmallVec<[u8; SHORT_BYTES]>,
+    pub(crate) done: SmallVec<[u8; SHORT_BYTES]>,
     /// Failures, with words in them.
-    pub(super) words: Vec<u8>,
+    pub(crate) words: Vec<u8>,
     /// A reply with data, or with a list: its memory counts.
-    pub(super) data: Option<Chain>,
+    pub(crate) data: Option<Chain>,
 }
 
 impl Replies {
     /// Bytes to be sent.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.done.len() + self.words.len() + self.data.as_ref().map_or(0, Chain::reply_bytes)
     }
 
     /// The pieces to be sent behind the first `skipped` bytes, in order.
-    pub(super) fn pieces(&self, mut skipped: usize) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn pieces(&self, mut skipped: usize) -> impl Iterator<Item = &[u8]> {
         let data = self.data.iter().flat_map(Chain::reply);
         [&self.done[..], &self.words[..]].into_iter().chain(data).filter_map(move |piece| {
             let skip = skipped.min(piece.len());

@@ -23,7 +23,7 @@ const BUFFER_BYTES_KEPT: usize = 1 << 20;
 const PIECES_MAX: usize = 32;
 
 /// The bytes to be sent.
-pub(super) struct Output {
+pub(crate) struct Output {
     /// Replies made in place: `start..end` is to be sent.
     bytes: Vec<u8>,
     start: usize,
@@ -36,7 +36,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn new() -> Output {
+    pub(crate) fn new() -> Output {
         Output {
             bytes: vec![0; BUFFER_BYTES],
             start: 0,
@@ -48,12 +48,12 @@ impl Output {
     }
 
     /// Bytes that are still to be sent.
-    pub(super) fn pending_bytes(&self) -> usize {
+    pub(crate) fn pending_bytes(&self) -> usize {
         self.end - self.start + self.replies_bytes
     }
 
     /// Space for a reply of `count` bytes, to be `commit`ted; holds arbitrary bytes.
-    pub(super) fn space(&mut self, count: usize) -> &mut [u8] {
+    pub(crate) fn space(&mut self, count: usize) -> &mut [u8] {
         let needed = self.end + count;
         if needed > self.bytes.len() {
             self.bytes.resize(needed.next_power_of_two(), 0);
@@ -62,19 +62,19 @@ impl Output {
     }
 
     /// The first `count` bytes of `space` are a reply.
-    pub(super) fn commit(&mut self, count: usize) {
+    pub(crate) fn commit(&mut self, count: usize) {
         assert!(self.end + count <= self.bytes.len(), "only space can be committed");
         self.end += count;
     }
 
     /// Adds a short reply.
-    pub(super) fn push(&mut self, reply: &[u8]) {
+    pub(crate) fn push(&mut self, reply: &[u8]) {
         self.space(reply.len()).copy_from_slice(reply);
         self.commit(reply.len());
     }
 
     /// Adds the replies of a job.
-    pub(super) fn push_whole(&mut self, replies: Replies) {
+    pub(crate) fn push_whole(&mut self, replies: Replies) {
         if replies.len() > 0 {
             self.replies_bytes += replies.len();
             self.replies.push_back(replies);
@@ -82,12 +82,12 @@ impl Output {
     }
 
     /// Forgets everything: the client is gone.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Output::new();
     }
 
     /// Sends once; ready when something was sent.
-    pub(super) fn poll_send(
+    pub(crate) fn poll_send(
         &mut self,
         connection: &mut Connection,
         cx: &mut Context<'_>,

@@ -16,14 +16,14 @@ use super::latency::{Counts, Latencies};
 
 /// Counters since the server started.
 #[derive(Debug, Default)]
-pub struct NbdCounters {
+pub struct Counters {
     /// Connections that are open.
     pub connections_open: AtomicU64,
     /// Connections accepted.
     pub connections: AtomicU64,
     /// Connections closed at once because there were too many.
     pub connections_refused: AtomicU64,
-    /// Connections that ended before an export was chosen.
+    /// Connections that ended before a disk was chosen.
     pub handshakes_failed: AtomicU64,
     /// Requests received.
     pub requests: AtomicU64,
@@ -48,41 +48,41 @@ pub struct NbdCounters {
 /// The stages of requests: what data threads receive, carry out and send, and what jobs do beside.
 pub const STAGES: [&str; 4] = ["receive", "execute", "send", "job"];
 /// One of so many wake-ups of a session is timed.
-pub(super) const TIMED_EVERY: u64 = 16;
+const TIMED_EVERY: u64 = 16;
 
 /// A stage of the data threads, by its place in [`STAGES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(crate) enum Stage {
     Receive,
     Execute,
     Send,
 }
 
 /// Times the stages of one wake-up, if it is one of the sample.
-pub(super) struct Laps(Option<Instant>);
+pub(crate) struct Laps(Option<Instant>);
 
 /// The counts of one session since it last added up.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
-    pub(super) requests: u64,
-    pub(super) errors: u64,
-    pub(super) turns: u64,
-    pub(super) jobs: u64,
+pub(crate) struct Tally {
+    pub(crate) requests: u64,
+    pub(crate) errors: u64,
+    pub(crate) turns: u64,
+    pub(crate) jobs: u64,
     /// Requests that were carried out at once since the last execution ended.
-    pub(super) at_once: Counts,
+    pub(crate) at_once: Counts,
     stages_ns: [u64; STAGES.len()],
     wakes: u64,
 }
 
 impl Tally {
     /// Begins a wake-up.
-    pub(super) fn laps(&mut self) -> Laps {
+    pub(crate) fn laps(&mut self) -> Laps {
         self.wakes += 1;
         Laps((self.wakes % TIMED_EVERY == 1).then(Instant::now))
     }
 
     /// A stage ended that began with the last one's end; how long it took.
-    pub(super) fn lap(&mut self, laps: &mut Laps, stage: Stage) -> Option<Duration> {
+    pub(crate) fn lap(&mut self, laps: &mut Laps, stage: Stage) -> Option<Duration> {
         let began = laps.0.as_mut()?;
         let now = Instant::now();
         let took = now - *began;
@@ -92,7 +92,7 @@ impl Tally {
     }
 
     /// The stage ended in which requests are carried out.
-    pub(super) fn executed(&mut self, laps: &mut Laps, counters: &NbdCounters) {
+    pub(crate) fn executed(&mut self, laps: &mut Laps, counters: &Counters) {
         let counts = std::mem::take(&mut self.at_once);
         if let Some(took) = self.lap(laps, Stage::Execute) {
             counters.latencies.observe(&counts, took, TIMED_EVERY);
@@ -100,12 +100,12 @@ impl Tally {
     }
 
     /// A job took so long.
-    pub(super) fn job_took(&mut self, time: Duration) {
+    pub(crate) fn job_took(&mut self, time: Duration) {
         self.stages_ns[STAGES.len() - 1] += nanos(time);
     }
 
     /// Adds up, and begins anew.
-    pub(super) fn add_to(&mut self, counters: &NbdCounters) {
+    pub(crate) fn add_to(&mut self, counters: &Counters) {
         let add = |counter: &AtomicU64, count: u64| {
             if count > 0 {
                 counter.fetch_add(count, Ordering::Relaxed);
@@ -126,13 +126,13 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The counters for Prometheus.
+/// The counters of a front end of that name for Prometheus.
 #[derive(Debug)]
-pub struct NbdCollector(pub Arc<NbdCounters>);
+pub struct Collected(pub &'static str, pub Arc<Counters>);
 
-impl Collector for NbdCollector {
+impl Collector for Collected {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let counters = &self.0;
+        let Collected(front_end, counters) = self;
         let rising = [
             ("connections", "Connections accepted", &counters.connections),
             ("connections_refused", "Connections beyond the limit", &counters.connections_refused),
@@ -144,7 +144,7 @@ impl Collector for NbdCollector {
             ("writes_waited", "Writes that had to wait for room", &counters.writes_waited),
         ];
         for (name, help, counter) in rising {
-            let name = format!("hindsight_nbd_{name}");
+            let name = format!("hindsight_{front_end}_{name}");
             let counter = ConstCounter::new(counter.load(Ordering::Relaxed));
             counter.encode(encoder.encode_descriptor(
                 &name,
@@ -153,9 +153,10 @@ impl Collector for NbdCollector {
                 counter.metric_type(),
             )?)?;
         }
-        counters.latencies.encode(&mut encoder)?;
+        counters.latencies.encode(front_end, &mut encoder)?;
+        let name = format!("hindsight_{front_end}_stage_seconds");
         let mut stages = encoder.encode_descriptor(
-            "hindsight_nbd_stage_seconds",
+            &name,
             "Time in the stages of requests, of all threads together",
             None,
             MetricType::Counter,
@@ -169,7 +170,7 @@ impl Collector for NbdCollector {
             ("jobs_in_flight", "Jobs that have not ended", &counters.jobs_in_flight),
             ("writes_waiting", "Writes that wait for room", &counters.writes_waiting),
         ] {
-            let name = format!("hindsight_nbd_{name}");
+            let name = format!("hindsight_{front_end}_{name}");
             let gauge = ConstGauge::new(gauge.load(Ordering::Relaxed));
             gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
         }

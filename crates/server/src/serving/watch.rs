@@ -1,4 +1,5 @@
-//! Sees the end of a client from whom nothing is received for a while.
+//! Sees the end of a client from whom nothing is received for a while, and tells a session when the
+//! server wants it to end.
 //!
 //! On a second descriptor of its socket: what is known of the first, that it has something to
 //! receive, must stay known. Bytes that come meanwhile wake nobody twice, and are not touched.
@@ -10,16 +11,21 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc::UnboundedSender;
 
+use super::asked::Asked;
+use super::jobs::Event;
 use super::socket::Connection;
 use super::unix_socket::registered;
+use crate::Attachment;
 
 /// The event that is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     /// It takes nothing any more.
     Gone,
     /// It sends nothing any more, or is gone.
@@ -27,14 +33,14 @@ pub(super) enum End {
 }
 
 /// A socket that is watched.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     socket: AsyncFd<OwnedFd>,
     end: End,
 }
 
 impl Watch {
     /// Watches for an end of the client, if it has not come already.
-    pub(super) fn new(connection: &Connection, end: End) -> io::Result<Watch> {
+    pub(crate) fn new(connection: &Connection, end: End) -> io::Result<Watch> {
         let interest = match end {
             // Errors and hang-ups are told whatever one asks for, and urgent bytes there are none.
             End::Gone => Interest::PRIORITY,
@@ -45,12 +51,12 @@ impl Watch {
     }
 
     /// The event that it watches for.
-    pub(super) fn end(&self) -> End {
+    pub(crate) fn end(&self) -> End {
         self.end
     }
 
     /// Ready when that end has come.
-    pub(super) fn poll_end(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_end(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut guard = ready!(self.socket.poll_read_ready(cx))?;
             if guard.ready().is_read_closed() {
@@ -60,4 +66,22 @@ impl Watch {
             guard.clear_ready();
         }
     }
+}
+
+/// Tells the session when it shall end, and holds its attachment as long as it lives.
+pub(crate) async fn watch_for_leave<R: Asked>(
+    mut attachment: Attachment,
+    mut stop: tokio::sync::watch::Receiver<bool>,
+    events: UnboundedSender<Event<R>>,
+    farewell: Duration,
+) {
+    tokio::select! {
+        // A sender that is gone means the same: the server stops.
+        _ = stop.wait_for(|stop| *stop) => {}
+        () = attachment.asked_to_leave() => {}
+    }
+    let _ = events.send(Event::Leave);
+    tokio::time::sleep(farewell).await;
+    let _ = events.send(Event::Expire);
+    std::future::pending::<()>().await;
 }
