@@ -1,5 +1,7 @@
 //! Requests, as far as all front ends have them in common.
 
+use std::time::Duration;
+
 use units::BLOCK_BYTES;
 use volume::{Error, WriteOp};
 
@@ -16,6 +18,8 @@ pub(crate) enum RequestKind {
 
 /// A request to write, as its front end knows it.
 pub(crate) trait Asked: Copy + Send + Sync + 'static {
+    /// How long it waits for room; as long as it takes, if nothing is said.
+    const PATIENCE: Option<Duration> = None;
     /// The answers of a job.
     type Replies: Default + Send + 'static;
     /// Its kind, to be counted.

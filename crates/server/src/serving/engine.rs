@@ -208,6 +208,10 @@ impl Export for Past {
         self.volume.is_served()
     }
 
+    fn moment(&self) -> Option<Seq> {
+        Some(self.view.resolved().seq)
+    }
+
     fn size_bytes(&self) -> u64 {
         self.view.size_bytes()
     }

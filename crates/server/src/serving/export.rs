@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use units::Seq;
 use volume::{Extent, Lack, Result, RoomWait, WriteOp, Written};
 
 use crate::attach::{Part, VolumeId};
@@ -47,6 +48,10 @@ pub trait Export: Send + Sync + 'static {
     fn present_of(&self) -> Option<VolumeId> {
         let (volume, part) = self.part_of();
         (part == Part::Present).then_some(volume)
+    }
+    /// The moment of the past that it is.
+    fn moment(&self) -> Option<Seq> {
+        None
     }
     /// Bytes.
     fn size_bytes(&self) -> u64;

@@ -1,6 +1,7 @@
 //! The stream under a session: a unix or TCP socket, bare or under TLS.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
@@ -71,6 +72,15 @@ impl Connection {
         sockopt::set_tcp_keepintvl(&socket, KEEPALIVE_INTERVAL)?;
         sockopt::set_tcp_keepcnt(&socket, KEEPALIVE_PROBES)?;
         Ok(Stream::Tcp(socket).into())
+    }
+
+    /// The address at which a TCP client found us.
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        match &self.stream {
+            Stream::Unix(_) => None,
+            Stream::Tcp(socket) => socket.local_addr().ok(),
+            Stream::Tls(stream) => stream.get_ref().0.local_addr().ok(),
+        }
     }
 
     /// Whether TLS can still be started on it.

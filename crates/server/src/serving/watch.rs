@@ -70,7 +70,7 @@ impl Watch {
 
 /// Tells the session when it shall end, and holds its attachment as long as it lives.
 pub(crate) async fn watch_for_leave<R: Asked>(
-    mut attachment: Attachment,
+    mut attachment: Option<Attachment>,
     mut stop: tokio::sync::watch::Receiver<bool>,
     events: UnboundedSender<Event<R>>,
     farewell: Duration,
@@ -78,10 +78,18 @@ pub(crate) async fn watch_for_leave<R: Asked>(
     tokio::select! {
         // A sender that is gone means the same: the server stops.
         _ = stop.wait_for(|stop| *stop) => {}
-        () = attachment.asked_to_leave() => {}
+        () = asked_to_leave(attachment.as_mut()) => {}
     }
     let _ = events.send(Event::Leave);
     tokio::time::sleep(farewell).await;
     let _ = events.send(Event::Expire);
     std::future::pending::<()>().await;
+}
+
+/// Waits until an attachment is asked to leave; for ever without one.
+async fn asked_to_leave(attachment: Option<&mut Attachment>) {
+    match attachment {
+        Some(attachment) => attachment.asked_to_leave().await,
+        None => std::future::pending().await,
+    }
 }

@@ -2,6 +2,7 @@
 //! there once they have what they lacked.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use smallvec::SmallVec;
 use volume::{Error, ErrorKind, Lack, RoomWait, WriteOp, Written};
@@ -28,6 +29,8 @@ pub(crate) enum What<R> {
     Payload(R, Chain),
     /// Zeros.
     Zeros(R),
+    /// A block of its range, again and again, in one buffer.
+    Repeated(R, Chain),
     /// The writes that a turn gathered, in the receive buffer that they came in. Each with the
     /// place of its payload, if it has one.
     Turn(Lent, Vec<(R, Option<usize>)>),
@@ -45,7 +48,9 @@ pub(crate) enum Left<R> {
 impl<R: Asked> What<R> {
     fn requests(&self) -> SmallVec<[R; 1]> {
         match self {
-            What::Payload(request, _) | What::Zeros(request) => SmallVec::from([*request]),
+            What::Payload(request, _) | What::Repeated(request, _) | What::Zeros(request) => {
+                SmallVec::from([*request])
+            }
             What::Turn(_, requests) => requests.iter().map(|(request, _)| *request).collect(),
         }
     }
@@ -61,6 +66,16 @@ impl<R: Asked> What<R> {
                     op
                 };
                 payload.pieces().map(op).collect()
+            }
+            What::Repeated(request, pattern) => {
+                let pattern = pattern.pieces().next().expect("a chain has a piece");
+                let end = request.offset() + request.length_bytes();
+                let starts = (request.offset()..end).step_by(pattern.len());
+                let op = |offset| {
+                    let length = (end - offset).min(pattern.len() as u64) as usize;
+                    WriteOp::Data { offset, bytes: &pattern[..length] }
+                };
+                starts.map(op).collect()
             }
             What::Turn(input, requests) => {
                 let op = |(request, place): &(R, Option<usize>)| match place {
@@ -101,7 +116,7 @@ impl<R: Asked> Writing<R> {
     /// How many requests it answers.
     pub(crate) fn count(&self) -> u64 {
         match &self.what {
-            What::Payload(..) | What::Zeros(_) => 1,
+            What::Payload(..) | What::Repeated(..) | What::Zeros(_) => 1,
             What::Turn(_, requests) => requests.len() as u64,
         }
     }
@@ -109,7 +124,9 @@ impl<R: Asked> Writing<R> {
     /// The requests that it answers, by kind.
     pub(crate) fn counts(&self) -> Counts {
         match &self.what {
-            What::Payload(request, _) | What::Zeros(request) => Counts::one(request.kind()),
+            What::Payload(request, _) | What::Repeated(request, _) | What::Zeros(request) => {
+                Counts::one(request.kind())
+            }
             What::Turn(_, requests) => {
                 Counts::of(requests.iter().map(|(request, _)| request.kind()))
             }
@@ -120,7 +137,7 @@ impl<R: Asked> Writing<R> {
     pub(crate) fn left(self) -> Left<R> {
         match self.what {
             What::Turn(input, _) => Left::Input(input),
-            What::Payload(..) | What::Zeros(_) => Left::Nothing,
+            What::Payload(..) | What::Repeated(..) | What::Zeros(_) => Left::Nothing,
         }
     }
 
@@ -153,12 +170,22 @@ impl<R: Asked> Writing<R> {
         goes_on: &dyn Fn() -> bool,
         out: &mut R::Replies,
     ) -> u64 {
+        let until = R::PATIENCE.map(|patience| Instant::now() + patience);
+        let is_early = || until.is_none_or(|until| Instant::now() < until);
+        let waits_on = || goes_on() && is_early();
         loop {
-            let mut waited = self.export.wait_for(self.lacks, &mut self.wait, goes_on);
+            let mut waited = self.export.wait_for(self.lacks, &mut self.wait, &waits_on);
             // The room may be there, but who wanted it went meanwhile. A write that lacks something
             // else is under way.
             if waited.is_ok() && self.lacks == Lack::Room && !goes_on() {
                 waited = Err(Error::new(ErrorKind::Full, "nobody waits for the room any more"));
+            }
+            // Room is being made still: who asked may ask again.
+            if waited.as_ref().is_err_and(|error| error.kind == ErrorKind::Full)
+                && goes_on()
+                && !is_early()
+            {
+                waited = Err(Error::new(ErrorKind::Busy, "there is no room yet"));
             }
             if let Err(error) = waited {
                 return self.answer(Err(error), goes_on, out);
