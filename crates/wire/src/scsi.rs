@@ -7,13 +7,20 @@
 pub mod capacity;
 pub mod command;
 pub mod decode;
+mod identity;
+pub mod inquiry;
 pub mod lba_status;
+pub mod mode;
+pub mod ports;
 pub mod report_luns;
 pub mod reservations;
 pub mod sense;
+pub mod supported_opcodes;
 mod types;
 pub mod unmap;
+pub mod vpd;
 
 pub use command::Command;
+pub use identity::Identity;
 pub use sense::{Code, Pointer, Sense, SenseKey};
 pub use types::{Lun, Status};

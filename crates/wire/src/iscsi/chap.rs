@@ -8,7 +8,7 @@ use super::text::{Pair, binary, hexadecimal_text, number, put, value};
 /// A digest algorithm of CHAP, by its registered number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// What every initiator has.
+    /// The one that every initiator has.
     Md5,
     /// Not offered by default.
     Sha1,

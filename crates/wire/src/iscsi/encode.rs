@@ -56,7 +56,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// What follows the data that stands in `parts`, one after the other.
+    /// The tail of the data that stands in `parts`, one after the other.
     #[must_use]
     pub fn new(parts: &[&[u8]], digests: Digests) -> Tail {
         let data_bytes: usize = parts.iter().map(|part| part.len()).sum();

@@ -109,7 +109,7 @@ fn find(name: &str) -> Option<(usize, Key)> {
     KEYS.iter().copied().enumerate().find(|(_, key)| key.name == name)
 }
 
-/// What we want of a session.
+/// Our side's values for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wishes {
     /// MaxConnections.
@@ -184,7 +184,7 @@ impl Default for Parameters {
     }
 }
 
-/// What is to be said to a pair.
+/// The answer to a pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Nothing: it declares, and has been taken up where it is a parameter.

@@ -174,7 +174,7 @@ pub enum Command {
     },
     /// MODE SENSE(6, 10).
     ModeSense(ModeSense),
-    /// MODE SELECT(6, 10); the list is read by `scsi::mode`.
+    /// MODE SELECT(6, 10); the list is read by [`mode`](super::mode).
     ModeSelect {
         /// MODE SELECT(10), whose header is longer.
         is_ten: bool,

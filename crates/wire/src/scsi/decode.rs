@@ -1,5 +1,5 @@
-//! CDBs to commands. What is not served is refused with the sense that the standards name; reserved
-//! bits are not looked at, as they allow.
+//! CDBs to commands. Operations that are not served are refused with the sense that the standards
+//! name; reserved bits are not looked at, as they allow.
 
 use super::command::{ByteCheck, Command, ModeSense, OpcodeQuestion, PageControl, Range, Transfer};
 use super::reservations::{InAction, OutAction, ReservationType};

@@ -1,5 +1,5 @@
-//! Persistent reservations: the data of PERSISTENT RESERVE IN and OUT. Who holds what is the
-//! caller's.
+//! Persistent reservations: the data of PERSISTENT RESERVE IN and OUT. Their
+//! state is the caller's.
 
 use super::sense::{Code, Sense};
 use crate::fields::{be16, be64, put};
