@@ -1,5 +1,6 @@
 //! iSCSI messages: the RFC's vectors, round trips, limits, and bytes that are damaged or random.
 
+mod arbitrary;
 mod negotiation;
 mod pdus;
 mod texts;
