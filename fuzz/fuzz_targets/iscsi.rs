@@ -1,4 +1,4 @@
-//! PDUs and texts that an iSCSI initiator, or a target, may send: decoded or refused, never a panic.
+//! PDUs and texts that an initiator, or a target, may send: decoded or refused, never a panic.
 
 #![no_main]
 
