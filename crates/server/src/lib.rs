@@ -16,6 +16,7 @@ mod fill;
 mod hooked;
 mod hooks;
 mod http;
+pub mod iscsi;
 mod listen;
 mod logs;
 mod lone_file;
@@ -50,8 +51,8 @@ pub use pool_files::{grow, pool_path, rebuild};
 pub use serve::serve;
 pub use server::Server;
 pub use settings::{
-    CONFIG_FILE_DEFAULT, Config, HookSettings, ListenSettings, Listening, LogSettings, NbdSettings,
-    Settings, SocketAccess, TlsFiles,
+    CONFIG_FILE_DEFAULT, Config, HookSettings, IscsiSettings, ListenSettings, Listening,
+    LogSettings, NbdSettings, Settings, SocketAccess, TlsFiles,
 };
 pub use stack_files::{create_stack, member_paths};
 pub use taps::Taps;

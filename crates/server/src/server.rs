@@ -6,17 +6,21 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use volume::Pool;
 
 use crate::background::Background;
 use crate::buffers::BuffersCollector;
-use crate::exposure::{Tls, http_protection, nbd_protection, refuse_exposed, tls};
+use crate::exposure::{
+    Tls, http_protection, iscsi_protection, nbd_protection, refuse_exposed, tls,
+};
 use crate::fill::{FillGauge, FillWatch};
 use crate::hooked::Hooked;
 use crate::hooks::{HookCollector, Hooks};
 use crate::http::{Context, HttpServer, NbdAddresses, Patience, Watch};
+use crate::iscsi::{IscsiContext, Targets};
 use crate::listen::{self, Bound, SocketFile};
 use crate::member_watch::MemberWatch;
 use crate::meters::Meters;
@@ -34,6 +38,9 @@ use crate::{Attachments, Buffers, Config, NoSpace, StartError, pool_files};
 
 /// Threads that serve NBD, at most: beyond, the engine's locks are what counts.
 const DATA_THREADS_MAX: usize = 16;
+
+/// How long a login over iSCSI may take.
+const ISCSI_LOGIN_MAX: Duration = Duration::from_secs(15);
 
 /// A running server.
 pub struct Server {
@@ -92,9 +99,10 @@ impl Server {
         let exports = PoolExports::new(Arc::clone(&pool));
         let no_space = Arc::clone(exports.no_space());
         let nbd_context = nbd_context(config, exports, tls);
-        let Doors { nbd: nbd_bound, http: http_bound, token, .. } = doors;
+        let Doors { nbd: nbd_bound, http: http_bound, iscsi, token, .. } = doors;
         let tls = if config.nbd_tls.is_some() { " (TLS)" } else { "" };
         let mut listeners = describe("nbd", &nbd_bound, |address| format!("{address}{tls}"))?;
+        listeners.extend(describe("iscsi", &iscsi, |address| address.to_string())?);
         let shown = token.as_ref().map_or("", Token::text);
         let patience = Patience(config.http_patience);
         let url = |address| format!("http://{address}/?token={shown}");
@@ -102,7 +110,9 @@ impl Server {
         let hooks = Arc::new(Hooks::new(config.hooks.clone()));
         let reloads = Arc::new(Reloads::default());
         let counted = (&hooks, &reloads, &no_space);
-        let context = http_context(config, &pool, &nbd_context, &nbd_bound, counted)?;
+        let iscsi_context = iscsi_context(config, &pool, &nbd_context);
+        let context =
+            http_context(config, &pool, (&nbd_context, &iscsi_context), &nbd_bound, counted)?;
         let watch = FillWatch::new(Arc::clone(context.fill()));
         pool.set_rates(config.rates);
         let background =
@@ -110,7 +120,10 @@ impl Server {
         let (unix, nbd_socket) = nbd_bound.unix.map(|u| (u.listener, u.file)).unzip();
         let front_end = Arc::clone(&nbd_context) as Arc<_>;
         let unix = unix.into_iter().collect();
-        let served = vec![Listeners { front_end, unix, tcp: nbd_bound.tcp }];
+        let served = vec![
+            Listeners { front_end, unix, tcp: nbd_bound.tcp },
+            Listeners { front_end: iscsi_context, unix: Vec::new(), tcp: iscsi.tcp },
+        ];
         let data = match DataThreads::start(data_threads(), served) {
             Ok(data) => data,
             Err(error) => {
@@ -194,6 +207,7 @@ impl Server {
 struct Doors {
     nbd: Bound,
     http: Bound,
+    iscsi: Bound,
     token: Option<Token>,
     is_new_token: bool,
 }
@@ -202,11 +216,12 @@ impl Doors {
     fn open(config: &Config) -> Result<Doors, StartError> {
         let nbd = listen::bind(&config.nbd, nbd_protection(config))?;
         let http = listen::bind(&config.http, http_protection(config))?;
+        let iscsi = listen::bind(&config.iscsi, iscsi_protection(config))?;
         if config.http.tcp.is_empty() {
-            return Ok(Doors { nbd, http, token: None, is_new_token: false });
+            return Ok(Doors { nbd, http, iscsi, token: None, is_new_token: false });
         }
         let (token, is_new_token) = Token::load_or_make(&config.pool_dir)?;
-        Ok(Doors { nbd, http, token: Some(token), is_new_token })
+        Ok(Doors { nbd, http, iscsi, token: Some(token), is_new_token })
     }
 
     fn create_pool(&self, config: &Config) -> Result<Arc<Pool>, StartError> {
@@ -239,10 +254,26 @@ fn nbd_context(config: &Config, exports: PoolExports, tls: Tls) -> Arc<NbdContex
     Arc::new(NbdContext { serving, tls: env::RankedRwLock::new(env::Rank::Leaf, tls) })
 }
 
+/// The same memory, recorders and register as those of NBD.
+fn iscsi_context(config: &Config, pool: &Pool, nbd: &NbdContext) -> Arc<IscsiContext> {
+    let serving = Serving {
+        exports: Arc::clone(&nbd.exports),
+        attachments: Arc::clone(&nbd.attachments),
+        limits: Limits { handshake_whole: ISCSI_LOGIN_MAX, ..Limits::default() },
+        counters: Arc::new(Counters::default()),
+        meters: Arc::clone(&nbd.meters),
+        buffers: Arc::clone(&nbd.buffers),
+        taps: Arc::clone(&nbd.taps),
+        room: nbd.room.clone(),
+    };
+    let pool_id = u64::from_str_radix(&pool.status().id, 16).expect("a pool's number is hex");
+    Arc::new(IscsiContext::new(serving, Targets::new(pool_id, config.iscsi_base.clone())))
+}
+
 fn http_context(
     config: &Config,
     pool: &Arc<Pool>,
-    nbd: &NbdContext,
+    (nbd, iscsi): (&NbdContext, &IscsiContext),
     nbd_bound: &Bound,
     (hooks, reloads, no_space): (&Arc<Hooks>, &Arc<Reloads>, &Arc<NoSpace>),
 ) -> Result<Context, StartError> {
@@ -250,6 +281,7 @@ fn http_context(
     let attachments = &nbd.attachments;
     let counted: Vec<Box<dyn Collector>> = vec![
         Box::new(Collected("nbd", Arc::clone(&nbd.counters))),
+        Box::new(Collected("iscsi", Arc::clone(&iscsi.counters))),
         Box::new(TapCollector(Arc::clone(&nbd.taps))),
         Box::new(BuffersCollector(Arc::clone(&nbd.buffers))),
         Box::new(HookCollector(Arc::clone(hooks))),

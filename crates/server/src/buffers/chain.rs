@@ -74,14 +74,11 @@ impl Chain {
     /// Copies data from `from` on, as much as `into` takes.
     pub(crate) fn copy_to(&self, mut from: usize, mut into: &mut [u8]) {
         for piece in self.pieces() {
-            let piece = piece.get(from..).unwrap_or_else(|| {
+            if from >= piece.len() {
                 from -= piece.len();
-                &[]
-            });
-            if piece.is_empty() {
                 continue;
             }
-            from = 0;
+            let piece = &piece[std::mem::take(&mut from)..];
             let (part, rest) = into.split_at_mut(piece.len().min(into.len()));
             part.copy_from_slice(&piece[..part.len()]);
             into = rest;

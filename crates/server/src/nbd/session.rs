@@ -101,7 +101,8 @@ pub(super) async fn serve(
 ) {
     let (sender, events) = mpsc::unbounded_channel();
     let farewell = context.limits.farewell;
-    let watcher = tokio::spawn(watch_for_leave(Some(chosen.attachment), stop, sender.clone(), farewell));
+    let watcher =
+        tokio::spawn(watch_for_leave(Some(chosen.attachment), stop, sender.clone(), farewell));
     let meter = chosen
         .export
         .present_of()

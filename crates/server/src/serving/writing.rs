@@ -71,7 +71,7 @@ impl<R: Asked> What<R> {
                 let pattern = pattern.pieces().next().expect("a chain has a piece");
                 let end = request.offset() + request.length_bytes();
                 let starts = (request.offset()..end).step_by(pattern.len());
-                let op = |offset| {
+                let op = |offset: u64| {
                     let length = (end - offset).min(pattern.len() as u64) as usize;
                     WriteOp::Data { offset, bytes: &pattern[..length] }
                 };
