@@ -12,6 +12,7 @@
 //!     control    everything but commands: NOP, text, task management, logout
 //!   sender     responses and Data-In, with their numbers and digests, sent together
 //! unit       one logical unit: the sessions on it, their attentions, its mode, who reserved it
+//!   reservations   the persistent ones
 //! answer     the one function from failures of the engine to statuses and sense
 //! ```
 //! What other front ends have as well is in `serving`.
@@ -39,6 +40,7 @@ mod asked;
 mod check;
 mod execute;
 mod login;
+mod reservations;
 mod sender;
 mod session;
 mod sessions;

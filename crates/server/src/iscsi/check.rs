@@ -35,7 +35,7 @@ pub(super) fn check(disk: &mut Disk, lun: Lun, cdb: &[u8; 16]) -> Result<Command
         return Err(Sense::attention(code).into());
     }
     let command = decoded?;
-    if disk.nexus.is_reserved_by_another() && !is_early && command != Command::Release {
+    if disk.nexus.forbids(&command) {
         return Err(Ended::Status(Status::RESERVATION_CONFLICT));
     }
     if command.writes() && disk.is_protected() {

@@ -4,6 +4,8 @@
 //! engine at once, before a read of the same bytes or the end of the turn; flushes, and FUA, share
 //! one flush at the end of the turn.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 use volume::{WriteOp, Written};
 use wire::iscsi::frame::{Frame, Pdu, PduError};
@@ -18,9 +20,11 @@ use super::SECTOR_BYTES;
 use super::answer::{Ended, failure};
 use super::asked::{Answers, Write, kind};
 use super::check::check;
-use super::session::Core;
+use super::session::{Core, Disk};
 use super::task::Task;
-use crate::serving::{Asked, Counts, Group, GroupMemory, Input, Kind, RequestKind, What, Writing};
+use crate::serving::{
+    Asked, Counts, Export, Group, GroupMemory, Input, Kind, RequestKind, What, Writing,
+};
 use crate::taps;
 
 mod commands;
@@ -268,7 +272,7 @@ impl Core {
         if !is_recorded && self.meter.is_none() {
             return;
         }
-        let export = &self.disk.as_ref().expect("a command has a disk").export;
+        let export = &self.disk().export;
         let Some(volume) = export.present_of() else { return };
         let sector = u64::from(SECTOR_BYTES);
         let range = command.range().map_or((0, 0), |range| {
@@ -317,7 +321,7 @@ impl Core {
         if group.is_empty() || self.stopped.is_some() {
             return self.stopped.is_none();
         }
-        let export = &self.disk.as_ref().expect("a command has a disk").export;
+        let export = &self.disk().export;
         let written = match export.write_some(group.ops(), 0, false) {
             Ok(Written::Part { bytes, lacks }) => {
                 self.stopped = Some((bytes, lacks));
@@ -359,8 +363,13 @@ impl Core {
         });
     }
 
-    pub(super) fn export(&self) -> std::sync::Arc<dyn crate::serving::Export> {
-        std::sync::Arc::clone(&self.disk.as_ref().expect("a command has a disk").export)
+    /// The disk of a session that has commands.
+    pub(super) fn disk(&self) -> &Disk {
+        self.disk.as_ref().expect("a command has a disk")
+    }
+
+    pub(super) fn export(&self) -> Arc<dyn Export> {
+        Arc::clone(&self.disk().export)
     }
 
     pub(super) fn start(
@@ -443,7 +452,7 @@ impl Core {
             }
             Ended::Failed(sense) => {
                 self.tally.errors += 1;
-                let disk = self.disk.as_ref().expect("a command has a disk");
+                let disk = self.disk();
                 let mut segment = Vec::with_capacity(32);
                 let in_descriptors = disk.nexus.mode().descriptor_sense;
                 encode::sense_segment(&sense, in_descriptors, &mut segment);

@@ -18,8 +18,8 @@ use wire::iscsi::limits::{
 use wire::iscsi::negotiation::{Answer, Negotiation, Parameters, Wishes, first_common};
 use wire::iscsi::text::{self, Pair};
 use wire::iscsi::{
-    Digests, LoginRequest, LoginResponse, LoginStatus, Numbers, Request, Serial, Stage, decode,
-    encode, names,
+    Digests, Isid, LoginRequest, LoginResponse, LoginStatus, Numbers, Request, Serial, Stage,
+    decode, encode, names,
 };
 
 use super::sessions::{Key, Registered};
@@ -33,6 +33,7 @@ const REQUESTS_MAX: usize = 32;
 /// An initiator that is logged in.
 pub(super) struct Login {
     pub(super) initiator: String,
+    pub(super) isid: Isid,
     /// None in a session that only asks for targets.
     pub(super) target: Option<Target>,
     pub(super) registered: Option<Registered>,
@@ -288,6 +289,7 @@ impl State<'_> {
         negotiation.finish_login();
         let mut login = Login {
             initiator,
+            isid: self.first.isid,
             target: None,
             registered: None,
             presents: Vec::new(),

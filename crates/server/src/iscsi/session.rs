@@ -33,6 +33,7 @@ use wire::scsi::Lun;
 use super::asked::Write;
 use super::execute::{self, Then};
 use super::login::Login;
+use super::reservations::Port;
 use super::sender::Sender;
 use super::task::Tasks;
 use super::unit::Nexus;
@@ -145,6 +146,7 @@ pub(super) async fn serve(
     let (sender, events) = mpsc::unbounded_channel();
     let farewell = context.limits.farewell;
     let Login { target, registered, .. } = login;
+    let port = Port { initiator: login.initiator, isid: login.isid };
     let (target, attachment) = match target {
         Some(target) => {
             let disk = (target.export, target.identity, target.unit, target.used);
@@ -155,7 +157,7 @@ pub(super) async fn serve(
     let mut used = None;
     let disk = target.map(|(export, identity, unit, name)| {
         used = name;
-        let (nexus, size_bytes) = (context.units.join(unit), export.size_bytes());
+        let (nexus, size_bytes) = (context.units.join(unit, port), export.size_bytes());
         Disk { export, nexus, identity, size_bytes }
     });
     let export = disk.as_ref().map(|disk| &disk.export);

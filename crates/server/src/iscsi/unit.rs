@@ -4,14 +4,17 @@
 //! call of the engine.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 
 use env::RankedMutex;
 use units::Seq;
-use wire::scsi::Code;
 use wire::scsi::mode::ModeState;
+use wire::scsi::reservations::{InAction, OutAction, OutList, ReservationType};
+use wire::scsi::{Code, Command};
 
+use super::answer::Ended;
+use super::reservations::{Port, Reservations};
 use crate::VolumeId;
 
 /// Attentions that wait for a session; more become the loss of the nexus, which says them all.
@@ -19,7 +22,7 @@ const ATTENTIONS_MAX: usize = 8;
 
 /// All units that sessions are on.
 #[derive(Debug, Default)]
-pub(super) struct Units(RankedMutex<HashMap<UnitId, Weak<Unit>>>);
+pub(super) struct Units(RankedMutex<HashMap<UnitId, Arc<Unit>>>);
 
 /// A volume, and the moment of the past that it is.
 pub(super) type UnitId = (VolumeId, Option<Seq>);
@@ -30,6 +33,10 @@ pub(super) struct Unit {
     mode: AtomicU8,
     /// The nexus that has reserved it, by its number; 0 is none.
     reserved_by: AtomicU64,
+    /// Whether somebody holds a persistent reservation.
+    is_held: AtomicBool,
+    /// Whether somebody is registered.
+    has_registrations: AtomicBool,
     state: RankedMutex<State>,
 }
 
@@ -37,11 +44,13 @@ pub(super) struct Unit {
 struct State {
     last_nexus: u64,
     nexuses: BTreeMap<u64, Arc<Pending>>,
+    reservations: Reservations,
 }
 
 /// The attentions that a session is still to be told.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Pending {
+    port: Port,
     is_any: AtomicBool,
     codes: RankedMutex<VecDeque<Code>>,
 }
@@ -51,6 +60,7 @@ struct Pending {
 pub(super) struct Nexus {
     unit: Arc<Unit>,
     number: u64,
+    port: Port,
     pending: Arc<Pending>,
 }
 
@@ -60,24 +70,28 @@ const PROTECTED: u8 = 4;
 
 impl Units {
     /// A session on this unit.
-    pub(super) fn join(&self, id: UnitId) -> Nexus {
+    pub(super) fn join(&self, id: UnitId, port: Port) -> Nexus {
         let mut units = self.0.lock();
-        units.retain(|_, unit| unit.strong_count() > 0);
-        let known = units.get(&id).and_then(Weak::upgrade);
-        let unit = known.unwrap_or_else(|| {
-            let unit = Arc::new(Unit::default());
-            units.insert(id, Arc::downgrade(&unit));
-            unit
-        });
+        // Without a session nothing but registrations is worth keeping.
+        let is_kept = |unit: &Arc<Unit>| {
+            Arc::strong_count(unit) > 1 || unit.has_registrations.load(Ordering::Acquire)
+        };
+        units.retain(|_, unit| is_kept(unit));
+        let unit = Arc::clone(units.entry(id).or_default());
         drop(units);
-        let pending = Arc::new(Pending::default());
+        let pending = Pending {
+            port: port.clone(),
+            is_any: AtomicBool::new(false),
+            codes: RankedMutex::default(),
+        };
+        let pending = Arc::new(pending);
         pending.add(Code::POWER_ON);
         let mut state = unit.state.lock();
         state.last_nexus += 1;
         let number = state.last_nexus;
         state.nexuses.insert(number, Arc::clone(&pending));
         drop(state);
-        Nexus { unit, number, pending }
+        Nexus { unit, number, port, pending }
     }
 }
 
@@ -118,7 +132,9 @@ impl Nexus {
     pub(super) fn tell_others(&self, code: Code) {
         let state = self.unit.state.lock();
         let others = state.nexuses.iter().filter(|(number, _)| **number != self.number);
-        others.for_each(|(_, pending)| pending.add(code));
+        let others: Vec<_> = others.map(|(_, pending)| Arc::clone(pending)).collect();
+        drop(state);
+        others.iter().for_each(|pending| pending.add(code));
     }
 
     /// The unit's mode.
@@ -144,14 +160,53 @@ impl Nexus {
         self.tell_others(Code::MODE_CHANGED);
     }
 
-    /// Whether another session has reserved the unit.
-    pub(super) fn is_reserved_by_another(&self) -> bool {
+    /// Whether a command conflicts with a reservation of another.
+    pub(super) fn forbids(&self, command: &Command) -> bool {
         let holder = self.unit.reserved_by.load(Ordering::Acquire);
-        holder != 0 && holder != self.number
+        if holder != 0 && holder != self.number {
+            return !matches!(
+                command,
+                Command::Inquiry { .. }
+                    | Command::ReportLuns { .. }
+                    | Command::RequestSense { .. }
+                    | Command::Release
+            );
+        }
+        self.unit.is_held.load(Ordering::Acquire)
+            && self.unit.state.lock().reservations.forbids(&self.port, command)
+    }
+
+    /// Answers a question about persistent reservations.
+    pub(super) fn ask_reservations(&self, action: InAction, out: &mut Vec<u8>) {
+        self.unit.state.lock().reservations.ask(action, out);
+    }
+
+    /// Changes persistent reservations, and tells those whom it concerns.
+    pub(super) fn change_reservations(
+        &self,
+        action: OutAction,
+        kind: Option<ReservationType>,
+        list: &OutList,
+    ) -> Result<(), Ended> {
+        let mut state = self.unit.state.lock();
+        let told = state.reservations.change(&self.port, action, kind, list)?;
+        let (is_held, is_empty) = (state.reservations.is_held(), state.reservations.is_empty());
+        self.unit.is_held.store(is_held, Ordering::Release);
+        self.unit.has_registrations.store(!is_empty, Ordering::Release);
+        let nexuses: Vec<_> = state.nexuses.values().cloned().collect();
+        drop(state);
+        for (port, code) in told {
+            let those = nexuses.iter().filter(|pending| pending.port == port);
+            those.for_each(|pending| pending.add(code));
+        }
+        Ok(())
     }
 
     /// Reserves the unit; whether that was possible.
     pub(super) fn reserve(&self) -> bool {
+        if self.unit.has_registrations.load(Ordering::Acquire) {
+            return false;
+        }
         let reserved_by = &self.unit.reserved_by;
         let taken =
             reserved_by.compare_exchange(0, self.number, Ordering::AcqRel, Ordering::Acquire);
@@ -185,13 +240,21 @@ mod tests {
     use wire::scsi::Code;
     use wire::scsi::mode::ModeState;
 
-    use super::{ATTENTIONS_MAX, Units};
+    use super::super::reservations::Port;
+    use wire::iscsi::Isid;
+
+    use super::{ATTENTIONS_MAX, Command, Units};
+
+    fn port(last: u8) -> Port {
+        Port { initiator: "iqn.a".to_owned(), isid: Isid([0, 0, 0, 0, 0, last]) }
+    }
 
     #[test]
     fn sessions_of_a_unit_share_its_mode_and_tell_one_another() {
+        const TUR: Command = Command::TestUnitReady;
         let units = Units::default();
-        let (one, two) = (units.join((1, None)), units.join((1, None)));
-        let other = units.join((2, None));
+        let (one, two) = (units.join((1, None), port(1)), units.join((1, None), port(2)));
+        let other = units.join((2, None), port(3));
         for nexus in [&one, &two, &other] {
             assert_eq!(nexus.take_attention(), Some(Code::POWER_ON));
             assert_eq!(nexus.take_attention(), None);
@@ -201,9 +264,9 @@ mod tests {
         assert_eq!(two.take_attention(), Some(Code::MODE_CHANGED));
         assert_eq!((one.take_attention(), other.take_attention()), (None, None));
         assert!(one.reserve() && one.reserve() && !two.reserve());
-        assert!(two.is_reserved_by_another() && !one.is_reserved_by_another());
+        assert!(two.forbids(&TUR) && !one.forbids(&TUR));
         two.release();
-        assert!(two.is_reserved_by_another());
+        assert!(two.forbids(&TUR));
         drop(one);
         assert!(two.reserve());
     }
@@ -211,7 +274,7 @@ mod tests {
     #[test]
     fn attentions_that_nobody_takes_become_one() {
         let units = Units::default();
-        let nexus = units.join((1, None));
+        let nexus = units.join((1, None), port(1));
         for code in 0..2 * ATTENTIONS_MAX as u8 {
             nexus.attend(Code(0x2a, code));
         }

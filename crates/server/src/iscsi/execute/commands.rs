@@ -157,6 +157,7 @@ fn answer(disk: &mut Disk, lun: Lun, command: &Command, out: &mut Vec<u8>) -> Re
             disk.nexus.release();
             return Ok(false);
         }
+        Command::PersistentReserveIn { action, .. } => disk.nexus.ask_reservations(action, out),
         Command::ReportTargetPortGroups { extended, .. } => {
             ports::put_groups(disk.identity.port_group, disk.identity.port, extended, out);
         }

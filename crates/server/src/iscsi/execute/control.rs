@@ -38,7 +38,7 @@ impl Core {
             self.sender.task_response(&response(TaskResult::NO_LUN));
             return Step::Done;
         }
-        let disk = self.disk.as_ref().expect("a command has a disk");
+        let disk = self.disk();
         let tags: Vec<Tag> = match request.function {
             TaskFunction::ABORT_TASK => vec![request.referenced_tag],
             TaskFunction::ABORT_TASK_SET => self.tasks.all.keys().copied().collect(),

@@ -38,7 +38,7 @@ impl Core {
     }
 
     fn zeros_of(&self, received: &Received, offset: u64, length_bytes: u64) -> Write {
-        let disk = self.disk.as_ref().expect("a command has a disk");
+        let disk = self.disk();
         let is_durable = !disk.nexus.mode().write_cache;
         let kind = kind(&received.command);
         Write { tag: received.tag(), kind, offset, length_bytes, is_durable }
@@ -79,7 +79,7 @@ impl Core {
             Ok(ranges) => ranges,
             Err(sense) => return self.finish(received, sense.into()),
         };
-        let blocks = self.disk.as_ref().expect("a command has a disk").blocks();
+        let blocks = self.disk().blocks();
         for range in &ranges {
             if range.lba.checked_add(range.blocks.into()).is_none_or(|end| end > blocks) {
                 return self.finish(received, Sense::lba_out_of_range(range.lba).into());
@@ -171,7 +171,7 @@ impl Core {
     /// What is stored, and what reads as zeros only.
     pub(super) fn lba_status(&mut self, received: &Received, lba: u64, allocated: u32) -> Step {
         self.goes_on_as(received, 1);
-        let blocks = self.disk.as_ref().expect("a command has a disk").blocks();
+        let blocks = self.disk().blocks();
         let (export, tag) = (self.export(), received.tag());
         let limit = lba_status::descriptors_within(allocated).min(STATUSES_MAX);
         self.start(Kind::Look, Counts::one(RequestKind::Other), move |out| {

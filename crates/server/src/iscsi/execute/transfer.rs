@@ -4,6 +4,7 @@ use volume::WriteOp;
 use wire::iscsi::frame::Pdu;
 use wire::iscsi::{DataOut, Numbers, ReadyToTransfer, Tag};
 use wire::scsi::command::{Movement, Range};
+use wire::scsi::reservations::OutList;
 use wire::scsi::{Code, Command, Sense, SenseKey, Status};
 
 use super::super::SECTOR_BYTES;
@@ -172,6 +173,12 @@ impl Core {
                 let ended = self.mode_select(is_ten, list_bytes, &payload.list());
                 self.finish(received, ended)
             }
+            Command::PersistentReserveOut { action, kind, list_bytes } => {
+                let changed = OutList::decode(list_bytes, &payload.list())
+                    .map_err(Ended::from)
+                    .and_then(|list| self.disk().nexus.change_reservations(action, kind, &list));
+                self.finish(received, changed.err().unwrap_or(Ended::Good))
+            }
             _ => self.finish(received, Sense::illegal(Code::INVALID_OPCODE).into()),
         }
     }
@@ -197,7 +204,7 @@ impl Core {
     }
 
     fn write_of(&self, received: &Received, range: &Range, length: usize, fua: bool) -> Write {
-        let disk = self.disk.as_ref().expect("a command has a disk");
+        let disk = self.disk();
         Write {
             tag: received.tag(),
             kind: kind(&received.command),
