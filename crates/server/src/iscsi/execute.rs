@@ -31,6 +31,7 @@ mod commands;
 mod control;
 mod seldom;
 mod transfer;
+mod update;
 
 /// Immediate commands that are under way at once.
 const IMMEDIATE_MAX: usize = 8;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use units::{Moment, Seq, VolumeMoment};
 use volume::{
-    Error, ErrorKind, Extent, Lack, Pool, Result, RoomWait, View, Volume, VolumeChange, WriteOp,
-    Written,
+    Error, ErrorKind, Extent, Lack, Pool, Result, RoomWait, Updated, View, Volume, VolumeChange,
+    WriteOp, Written,
 };
 
 use crate::NoSpace;
@@ -153,6 +153,15 @@ impl Export for Present {
 
     fn write_some(&self, ops: &[WriteOp<'_>], done: u64, may_wait: bool) -> Result<Written> {
         self.told(self.volume.write_some(ops, done, may_wait))
+    }
+
+    fn update(
+        &self,
+        offset: u64,
+        length_bytes: u64,
+        change: &mut dyn FnMut(&mut [u8]) -> bool,
+    ) -> Result<Updated> {
+        self.told(self.volume.update(offset, length_bytes, change))
     }
 
     fn wait_for(&self, lack: Lack, wait: &mut RoomWait, goes_on: &dyn Fn() -> bool) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use units::Seq;
-use volume::{Extent, Lack, Result, RoomWait, WriteOp, Written};
+use volume::{Error, ErrorKind, Extent, Lack, Result, RoomWait, Updated, WriteOp, Written};
 
 use crate::attach::{Part, VolumeId};
 
@@ -72,6 +72,19 @@ pub trait Export: Send + Sync + 'static {
     /// # Errors
     /// The engine's; then none of the writes counts as done.
     fn write_some(&self, ops: &[WriteOp<'_>], done: u64, may_wait: bool) -> Result<Written>;
+    /// Reads a range, lets `change` make other bytes of it, and writes these, while nobody else
+    /// writes there; what cannot be written has none.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn update(
+        &self,
+        _offset: u64,
+        _length_bytes: u64,
+        _change: &mut dyn FnMut(&mut [u8]) -> bool,
+    ) -> Result<Updated> {
+        Err(Error::new(ErrorKind::Invalid, "nothing is updated here"))
+    }
     /// Waits for what a write lacks, and may do the work for it, as long as `goes_on`.
     ///
     /// # Errors

@@ -29,7 +29,7 @@ const X: u8 = 0xff;
 const C: u8 = 4;
 
 /// All commands that are served, in order.
-pub const COMMANDS: [Supported; 55] = [
+pub const COMMANDS: [Supported; 54] = [
     plain(0x00, &[0, 0, 0, 0, C]),
     plain(0x03, &[1, 0, 0, X, C]),
     plain(0x08, &[0x1f, X, X, X, C]),
@@ -74,7 +74,6 @@ pub const COMMANDS: [Supported; 55] = [
     plain(0x90, &[2, X, X, X, X, X, X, X, X, X, X, X, X, 0, C]),
     plain(0x91, &[2, X, X, X, X, X, X, X, X, X, X, X, X, 0, C]),
     plain(0x93, &[0xff, X, X, X, X, X, X, X, X, X, X, X, X, 0, C]),
-    plain(0x9c, &[0xf8, X, X, X, X, X, X, X, X, X, X, X, X, 0, C]),
     with_action(0x9e, 0x10, &[0x1f, 0, 0, 0, 0, 0, 0, 0, 0, X, X, X, X, 0, C]),
     with_action(0x9e, 0x12, &[0x1f, X, X, X, X, X, X, X, X, X, X, X, X, X, C]),
     plain(0xa0, &[0, X, 0, 0, 0, X, X, X, X, 0, C]),

@@ -181,7 +181,7 @@ fn capacity(disk: &Disk) -> Capacity {
 
 fn traits(disk: &Disk) -> Traits {
     let limits = BlockLimits {
-        refuses_write_same_of_none: true,
+        compare_and_write_max: u8::MAX,
         transfer_granularity: GRANULARITY_BLOCKS,
         transfer_max: TRANSFER_BLOCKS_MAX,
         transfer_optimal: (256 << 10) / SECTOR_BYTES,

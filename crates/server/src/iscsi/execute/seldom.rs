@@ -9,7 +9,7 @@ use wire::scsi::{Code, Sense, SenseKey, mode, unmap};
 use super::super::SECTOR_BYTES;
 use super::super::answer::{Ended, failure};
 use super::super::asked::{Write, kind};
-use super::super::check::UNMAP_BLOCKS_MAX;
+use super::super::check::{UNMAP_BLOCKS_MAX, WRITE_SAME_BLOCKS_MAX};
 use super::super::session::Core;
 use super::commands::mode_unit;
 use super::transfer::{Payload, offset};
@@ -24,17 +24,32 @@ const PATTERN_BYTES: usize = 256 << 10;
 /// Most descriptors in an answer to GET LBA STATUS.
 const STATUSES_MAX: usize = 1024;
 
-fn bytes(blocks: u32) -> u64 {
+pub(super) fn bytes(blocks: u32) -> u64 {
     u64::from(blocks) * u64::from(SECTOR_BYTES)
 }
 
 impl Core {
-    /// Zeros in a range.
+    /// Zeros in a range; one without blocks goes to the end.
     pub(super) fn zero(&mut self, received: &Received, range: &Range) -> Step {
+        let length_bytes = match self.length_of(range) {
+            Ok(length_bytes) => length_bytes,
+            Err(sense) => return self.finish(received, sense.into()),
+        };
         self.goes_on_as(received, 1);
-        let write = self.zeros_of(received, offset(range), bytes(range.blocks));
+        let write = self.zeros_of(received, offset(range), length_bytes);
         self.start_write(What::Zeros(write));
         Step::Done
+    }
+
+    /// Bytes of a range of WRITE SAME.
+    fn length_of(&self, range: &Range) -> Result<u64, Sense> {
+        match range.blocks {
+            0 if self.disk().blocks() - range.lba > WRITE_SAME_BLOCKS_MAX.into() => {
+                Err(Sense::illegal(Code::INVALID_CDB_FIELD))
+            }
+            0 => Ok((self.disk().blocks() - range.lba) * u64::from(SECTOR_BYTES)),
+            blocks => Ok(bytes(blocks)),
+        }
     }
 
     fn zeros_of(&self, received: &Received, offset: u64, length_bytes: u64) -> Write {
@@ -52,14 +67,18 @@ impl Core {
         payload: &Payload<'_>,
     ) -> Step {
         let block = payload.list();
-        if block.len() < SECTOR_BYTES as usize {
-            let lacks = Sense::new(SenseKey::ABORTED_COMMAND, Code::NOT_ENOUGH_UNSOLICITED_DATA);
-            return self.finish(received, lacks.into());
+        if received.sends() != SECTOR_BYTES {
+            return self.finish(received, Sense::illegal(Code::INVALID_CDB_FIELD).into());
         }
         if block::is_zero(&block) {
             return self.zero(received, range);
         }
-        let length = bytes(range.blocks).min(PATTERN_BYTES as u64) as usize;
+        let length_bytes = match self.length_of(range) {
+            Ok(0) => return self.finish(received, Ended::Good),
+            Ok(length_bytes) => length_bytes,
+            Err(sense) => return self.finish(received, sense.into()),
+        };
+        let length = length_bytes.min(PATTERN_BYTES as u64) as usize;
         let mut pattern = match self.buffers(received, Purpose::Write, 0, length) {
             Ok(pattern) => pattern,
             Err(step) => return step,
@@ -68,7 +87,7 @@ impl Core {
             pattern.copy_from(at, &block);
         }
         self.goes_on_as(received, 1);
-        let write = self.zeros_of(received, offset(range), bytes(range.blocks));
+        let write = self.zeros_of(received, offset(range), length_bytes);
         self.start_write(What::Repeated(write, pattern));
         Step::Done
     }
@@ -142,17 +161,9 @@ impl Core {
         check: ByteCheck,
         payload: Payload<'_>,
     ) -> Step {
-        let expected = match payload {
-            Payload::Own(own) => own,
-            Payload::Here(bytes) => {
-                match self.buffers(received, Purpose::Write, offset(&range), bytes.len()) {
-                    Ok(mut own) => {
-                        own.copy_from(0, bytes);
-                        own
-                    }
-                    Err(step) => return step,
-                }
-            }
+        let expected = match self.own(received, payload) {
+            Ok(own) => own,
+            Err(step) => return step,
         };
         let is_block = check == ByteCheck::OneBlock;
         let length = match is_block {

@@ -168,6 +168,10 @@ impl Core {
             }
             Command::Verify { range, check, .. } => self.compare(received, range, check, payload),
             Command::WriteSame { range, .. } => self.write_same(received, &range, &payload),
+            Command::CompareAndWrite(transfer) => {
+                self.compare_and_write(received, &transfer, payload)
+            }
+            Command::OrWrite(transfer) => self.or_write(received, &transfer, payload),
             Command::Unmap { .. } => self.unmap(received, &payload.list()),
             Command::ModeSelect { is_ten, list_bytes } => {
                 let ended = self.mode_select(is_ten, list_bytes, &payload.list());
@@ -181,6 +185,18 @@ impl Core {
             }
             _ => self.finish(received, Sense::illegal(Code::INVALID_OPCODE).into()),
         }
+    }
+
+    /// The data of a command in buffers of its own.
+    pub(super) fn own(&mut self, received: &Received, payload: Payload<'_>) -> Result<Chain, Step> {
+        let bytes = match payload {
+            Payload::Own(own) => return Ok(own),
+            Payload::Here(bytes) => bytes,
+        };
+        let at = received.command.range().map_or(0, |range| offset(&range));
+        let mut own = self.buffers(received, Purpose::Write, at, bytes.len())?;
+        own.copy_from(0, bytes);
+        Ok(own)
     }
 
     /// Ends a command at once, whether or not it has waited for data.
@@ -236,16 +252,10 @@ impl Core {
                 group.add(write, WriteOp::Data { offset: write.offset, bytes });
                 return Step::Done;
             }
-            Payload::Here(bytes) => {
-                match self.buffers(received, Purpose::Write, write.offset, length) {
-                    Ok(mut own) => {
-                        own.copy_from(0, bytes);
-                        own
-                    }
-                    Err(step) => return step,
-                }
-            }
-            Payload::Own(own) => own,
+            payload => match self.own(received, payload) {
+                Ok(own) => own,
+                Err(step) => return step,
+            },
         };
         self.goes_on_as(received, 1);
         self.start_write(What::Payload(write, own));
