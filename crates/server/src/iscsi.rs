@@ -15,7 +15,7 @@
 //!   reservations   the persistent ones
 //! answer     the one function from failures of the engine to statuses and sense
 //! ```
-//! What other front ends have as well is in `serving`.
+//! All that other front ends have as well is in `serving`.
 //!
 //! Invariants
 //! 1. A data thread never waits for a device, nor for room or another's turn.

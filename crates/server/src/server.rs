@@ -105,8 +105,7 @@ impl Server {
         listeners.extend(describe("iscsi", &iscsi, |address| address.to_string())?);
         let shown = token.as_ref().map_or("", Token::text);
         let patience = Patience(config.http_patience);
-        let url = |address| format!("http://{address}/?token={shown}");
-        listeners.extend(describe("http", &http_bound, url)?);
+        listeners.extend(describe("http", &http_bound, |a| format!("http://{a}/?token={shown}"))?);
         let hooks = Arc::new(Hooks::new(config.hooks.clone()));
         let reloads = Arc::new(Reloads::default());
         let counted = (&hooks, &reloads, &no_space);

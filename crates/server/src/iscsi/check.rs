@@ -11,8 +11,6 @@ use super::session::Disk;
 pub(super) const TRANSFER_BLOCKS_MAX: u32 = (32 << 20) / SECTOR_BYTES;
 /// Most blocks of a WRITE SAME: 256 MiB.
 pub(super) const WRITE_SAME_BLOCKS_MAX: u32 = (256 << 20) / SECTOR_BYTES;
-/// Most blocks of a descriptor of UNMAP: 4 GiB.
-pub(super) const UNMAP_BLOCKS_MAX: u32 = (4096 << 10) / SECTOR_BYTES * 1024;
 
 /// The unit that there is.
 pub(super) const UNIT: Lun = Lun(0);
@@ -60,7 +58,7 @@ fn within(command: &Command, range: &Range, blocks: u64) -> Result<(), Sense> {
         Command::WriteSame { .. } => WRITE_SAME_BLOCKS_MAX,
         _ => TRANSFER_BLOCKS_MAX,
     };
-    if range.blocks > most {
+    if range.blocks > most || matches!(command, Command::WriteSame { .. }) && range.blocks == 0 {
         return Err(Sense::illegal(Code::INVALID_CDB_FIELD));
     }
     Ok(())

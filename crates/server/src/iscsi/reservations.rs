@@ -245,7 +245,7 @@ impl Reservations {
     }
 }
 
-/// What a command does to a unit that somebody else holds.
+/// The use that a command makes of a unit that somebody else holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
     None,

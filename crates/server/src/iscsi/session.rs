@@ -1,13 +1,13 @@
 //! The loop of one connection after its login: receive, execute, send, until it is over.
 //!
 //! ```text
-//! Serving -- the server or the volume wants it ----> Parting   (take_events; the initiator is told)
-//! Serving, Parting -- logout, or no word in time ---> Leaving   (control, watch_time)
+//! Serving -- the server or the volume wants it ---> Parting   (take_events; the initiator is told)
+//! Serving, Parting -- logout, or no word in time --> Leaving   (control, watch_time)
 //! any -- the socket fails or ends, nonsense, silence, or another takes its place --> Dead (die)
 //! ```
-//! `Parting` serves on until the initiator logs out; `Leaving` waits for jobs and sends; `Dead` only
-//! waits for jobs, so that nothing of a session is left when it ends: what has not begun is given
-//! up.
+//! `Parting` serves on until the initiator logs out; `Leaving` waits for jobs and sends; `Dead`
+//! only waits for jobs, so that nothing of a session is left when it ends: what has not begun is
+//! given up.
 //!
 //! A write that finds no room keeps the receive buffer, as in the other front ends, and then the
 //! socket is watched for its end.
@@ -35,9 +35,11 @@ use super::execute::{self, Then};
 use super::login::Login;
 use super::reservations::Port;
 use super::sender::Sender;
+use super::targets::{Target, Used};
 use super::task::Tasks;
 use super::unit::Nexus;
 use super::{IscsiContext, SECTOR_BYTES};
+use crate::Attachment;
 use crate::buffers::Taker;
 use crate::meters::VolumeMeter;
 use crate::serving::{
@@ -147,19 +149,7 @@ pub(super) async fn serve(
     let farewell = context.limits.farewell;
     let Login { target, registered, .. } = login;
     let port = Port { initiator: login.initiator, isid: login.isid };
-    let (target, attachment) = match target {
-        Some(target) => {
-            let disk = (target.export, target.identity, target.unit, target.used);
-            (Some(disk), Some(target.attachment))
-        }
-        None => (None, None),
-    };
-    let mut used = None;
-    let disk = target.map(|(export, identity, unit, name)| {
-        used = name;
-        let (nexus, size_bytes) = (context.units.join(unit, port), export.size_bytes());
-        Disk { export, nexus, identity, size_bytes }
-    });
+    let (disk, attachment, used) = opened(target, port, &context);
     let export = disk.as_ref().map(|disk| &disk.export);
     let meter = export.and_then(|e| context.meters.of(e.present_of()?, e.name()));
     let watcher = tokio::spawn(watch_for_leave(attachment, stop, sender.clone(), farewell));
@@ -207,6 +197,19 @@ pub(super) async fn serve(
     drop(registered);
     // An initiator that is gone already need not be told.
     let _ = tokio::time::timeout(farewell, connection.part(phase != Phase::Dead, farewell)).await;
+}
+
+/// The disk that was opened, with what lives as long as its session.
+fn opened(
+    target: Option<Target>,
+    port: Port,
+    context: &IscsiContext,
+) -> (Option<Disk>, Option<Attachment>, Option<Used>) {
+    let Some(Target { export, attachment, identity, unit, used }) = target else {
+        return (None, None, None);
+    };
+    let (nexus, size_bytes) = (context.units.join(unit, port), export.size_bytes());
+    (Some(Disk { export, nexus, identity, size_bytes }), Some(attachment), used)
 }
 
 /// Waits until it is true, or for ever.

@@ -1,4 +1,4 @@
-//! Who is logged in: at most one session of an initiator's port at a target.
+//! The register of sessions: at most one of an initiator's port at a target.
 //!
 //! A session is in the register until its last job has ended. A login of the same port asks it to
 //! end, and waits for that.

@@ -79,7 +79,7 @@ impl Writer {
                     self.count_written(&ops, length_bytes);
                     return Ok(Updated::Written);
                 }
-                // What was read is the present no more.
+                // The present is another than what was read.
                 Ok(None) => {}
                 Err(error) => {
                     let (_, lacks) = pace.stopped().ok_or(error)?;

@@ -11,7 +11,7 @@ use wire::scsi::{
 use super::super::SECTOR_BYTES;
 use super::super::answer::{Ended, failure};
 use super::super::asked::Write;
-use super::super::check::{TRANSFER_BLOCKS_MAX, UNIT, UNMAP_BLOCKS_MAX, WRITE_SAME_BLOCKS_MAX};
+use super::super::check::{TRANSFER_BLOCKS_MAX, UNIT, WRITE_SAME_BLOCKS_MAX};
 use super::super::session::{Core, Disk};
 use super::transfer::offset;
 use super::{Received, Step};
@@ -29,7 +29,7 @@ impl Core {
         match received.command {
             Command::Read(transfer) => self.read(received, &transfer, group),
             Command::SynchronizeCache { .. } => self.synchronize(received),
-            // What is stopped has nothing left to be written.
+            // A unit that is stopped has nothing left to be written.
             Command::StartStopUnit { start, load_or_eject, power_condition, .. } => {
                 if load_or_eject {
                     return self.finish(received, Sense::cdb_field(4, Some(1)).into());
@@ -181,11 +181,13 @@ fn capacity(disk: &Disk) -> Capacity {
 
 fn traits(disk: &Disk) -> Traits {
     let limits = BlockLimits {
+        refuses_write_same_of_none: true,
         compare_and_write_max: u8::MAX,
         transfer_granularity: GRANULARITY_BLOCKS,
         transfer_max: TRANSFER_BLOCKS_MAX,
         transfer_optimal: (256 << 10) / SECTOR_BYTES,
-        unmap_blocks_max: UNMAP_BLOCKS_MAX,
+        // No limit.
+        unmap_blocks_max: u32::MAX,
         unmap_descriptors_max: unmap::DESCRIPTORS_MAX as u32,
         unmap_granularity: u32::from(GRANULARITY_BLOCKS),
         unmap_alignment: Some(0),

@@ -25,8 +25,8 @@ impl Core {
         }
     }
 
-    /// Ends tasks. What has not begun is forgotten; what has is awaited, and only then the function
-    /// has been carried out.
+    /// Ends tasks. Those that have not begun are forgotten; others are awaited, and only then the
+    /// function has been carried out.
     pub(super) fn manage(&mut self, request: &TaskRequest, group: &mut Group<'_, Write>) -> Step {
         if !self.write(group) {
             return Step::Wait;

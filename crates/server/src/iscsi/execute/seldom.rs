@@ -9,7 +9,6 @@ use wire::scsi::{Code, Sense, SenseKey, mode, unmap};
 use super::super::SECTOR_BYTES;
 use super::super::answer::{Ended, failure};
 use super::super::asked::{Write, kind};
-use super::super::check::{UNMAP_BLOCKS_MAX, WRITE_SAME_BLOCKS_MAX};
 use super::super::session::Core;
 use super::commands::mode_unit;
 use super::transfer::{Payload, offset};
@@ -29,27 +28,12 @@ pub(super) fn bytes(blocks: u32) -> u64 {
 }
 
 impl Core {
-    /// Zeros in a range; one without blocks goes to the end.
+    /// Zeros in a range.
     pub(super) fn zero(&mut self, received: &Received, range: &Range) -> Step {
-        let length_bytes = match self.length_of(range) {
-            Ok(length_bytes) => length_bytes,
-            Err(sense) => return self.finish(received, sense.into()),
-        };
         self.goes_on_as(received, 1);
-        let write = self.zeros_of(received, offset(range), length_bytes);
+        let write = self.zeros_of(received, offset(range), bytes(range.blocks));
         self.start_write(What::Zeros(write));
         Step::Done
-    }
-
-    /// Bytes of a range of WRITE SAME.
-    fn length_of(&self, range: &Range) -> Result<u64, Sense> {
-        match range.blocks {
-            0 if self.disk().blocks() - range.lba > WRITE_SAME_BLOCKS_MAX.into() => {
-                Err(Sense::illegal(Code::INVALID_CDB_FIELD))
-            }
-            0 => Ok((self.disk().blocks() - range.lba) * u64::from(SECTOR_BYTES)),
-            blocks => Ok(bytes(blocks)),
-        }
     }
 
     fn zeros_of(&self, received: &Received, offset: u64, length_bytes: u64) -> Write {
@@ -73,11 +57,7 @@ impl Core {
         if block::is_zero(&block) {
             return self.zero(received, range);
         }
-        let length_bytes = match self.length_of(range) {
-            Ok(0) => return self.finish(received, Ended::Good),
-            Ok(length_bytes) => length_bytes,
-            Err(sense) => return self.finish(received, sense.into()),
-        };
+        let length_bytes = bytes(range.blocks);
         let length = length_bytes.min(PATTERN_BYTES as u64) as usize;
         let mut pattern = match self.buffers(received, Purpose::Write, 0, length) {
             Ok(pattern) => pattern,
@@ -102,9 +82,6 @@ impl Core {
         for range in &ranges {
             if range.lba.checked_add(range.blocks.into()).is_none_or(|end| end > blocks) {
                 return self.finish(received, Sense::lba_out_of_range(range.lba).into());
-            }
-            if range.blocks > UNMAP_BLOCKS_MAX {
-                return self.finish(received, Sense::parameter(8, None).into());
             }
         }
         ranges.retain(|range| range.blocks > 0);
@@ -179,7 +156,7 @@ impl Core {
         Step::Done
     }
 
-    /// What is stored, and what reads as zeros only.
+    /// Tells which blocks are stored, and which only read as zeros.
     pub(super) fn lba_status(&mut self, received: &Received, lba: u64, allocated: u32) -> Step {
         self.goes_on_as(received, 1);
         let blocks = self.disk().blocks();
