@@ -63,7 +63,7 @@ pub struct IscsiContext {
     /// The state that other front ends have as well.
     pub serving: Serving,
     /// The names of targets.
-    pub targets: Targets,
+    pub targets: Arc<Targets>,
     sessions: Arc<sessions::Sessions>,
     units: Arc<unit::Units>,
 }
@@ -72,7 +72,12 @@ impl IscsiContext {
     /// Of a front end whose targets are these.
     #[must_use]
     pub fn new(serving: Serving, targets: Targets) -> IscsiContext {
-        IscsiContext { serving, targets, sessions: Arc::default(), units: Arc::default() }
+        IscsiContext {
+            serving,
+            targets: Arc::new(targets),
+            sessions: Arc::default(),
+            units: Arc::default(),
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::exposure::{
 use crate::fill::{FillGauge, FillWatch};
 use crate::hooked::Hooked;
 use crate::hooks::{HookCollector, Hooks};
-use crate::http::{Context, HttpServer, NbdAddresses, Patience, Watch};
+use crate::http::{Addresses, Context, HttpServer, Patience, Watch};
 use crate::iscsi::{IscsiContext, Targets};
 use crate::listen::{self, Bound, SocketFile};
 use crate::member_watch::MemberWatch;
@@ -110,8 +110,8 @@ impl Server {
         let reloads = Arc::new(Reloads::default());
         let counted = (&hooks, &reloads, &no_space);
         let iscsi_context = iscsi_context(config, &pool, &nbd_context);
-        let context =
-            http_context(config, &pool, (&nbd_context, &iscsi_context), &nbd_bound, counted)?;
+        let bound = (&nbd_bound, &iscsi);
+        let context = http_context(config, &pool, (&nbd_context, &iscsi_context), bound, counted)?;
         let watch = FillWatch::new(Arc::clone(context.fill()));
         pool.set_rates(config.rates);
         let background =
@@ -273,10 +273,10 @@ fn http_context(
     config: &Config,
     pool: &Arc<Pool>,
     (nbd, iscsi): (&NbdContext, &IscsiContext),
-    nbd_bound: &Bound,
+    bound: (&Bound, &Bound),
     (hooks, reloads, no_space): (&Arc<Hooks>, &Arc<Reloads>, &Arc<NoSpace>),
 ) -> Result<Context, StartError> {
-    let addresses = nbd_addresses(config, nbd_bound)?;
+    let addresses = addresses(config, bound, &iscsi.targets)?;
     let attachments = &nbd.attachments;
     let counted: Vec<Box<dyn Collector>> = vec![
         Box::new(Collected("nbd", Arc::clone(&nbd.counters))),
@@ -322,10 +322,16 @@ fn describe(
     Ok(lines)
 }
 
-fn nbd_addresses(config: &Config, bound: &Bound) -> Result<NbdAddresses, StartError> {
-    Ok(NbdAddresses {
-        unix: bound.unix.as_ref().map(|unix| unix.file.path.clone()),
-        tcp: bound.tcp.first().map(listen::local_address).transpose()?,
+fn addresses(
+    config: &Config,
+    (nbd, iscsi): (&Bound, &Bound),
+    targets: &Arc<Targets>,
+) -> Result<Addresses, StartError> {
+    let address = |bound: &Bound| bound.tcp.first().map(listen::local_address).transpose();
+    Ok(Addresses {
+        unix: nbd.unix.as_ref().map(|unix| unix.file.path.clone()),
+        tcp: address(nbd)?,
         tls: config.nbd_tls.is_some(),
+        iscsi: address(iscsi)?.map(|address| (address, Arc::clone(targets))),
     })
 }
