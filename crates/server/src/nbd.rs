@@ -41,7 +41,7 @@ mod session;
 mod tls;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use tls::untimely;
 pub use tls::{TlsError, load_tls};

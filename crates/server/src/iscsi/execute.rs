@@ -419,9 +419,9 @@ impl Core {
         let Some(mut task) = self.tasks.remove(tag) else { return };
         self.sender.open -= u32::from(!task.received.request.immediate);
         if task.is_aborted {
-            for response in self.tasks.ended(tag) {
-                self.sender.task_response(&response);
-            }
+            self.settle(|function| {
+                function.waits_for.remove(&tag);
+            });
             return;
         }
         let ended = task.failed.take().unwrap_or(ended);

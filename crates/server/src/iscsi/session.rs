@@ -37,7 +37,7 @@ use super::reservations::Port;
 use super::sender::Sender;
 use super::targets::{Target, Used};
 use super::task::Tasks;
-use super::unit::Nexus;
+use super::unit::{Aborted, Nexus};
 use super::{IscsiContext, SECTOR_BYTES};
 use crate::Attachment;
 use crate::buffers::Taker;
@@ -116,6 +116,8 @@ pub(super) struct Core {
     pub(super) address: Option<SocketAddr>,
     /// The targets that a session which only asks for them is told.
     pub(super) presents: Vec<String>,
+    /// Functions and commands that wait for what other sessions abort.
+    pub(super) awaited: Vec<(Tag, Aborted)>,
 }
 
 struct Session {
@@ -127,6 +129,8 @@ struct Session {
     events: UnboundedReceiver<Event<Write>>,
     /// While something waits and nothing is received.
     watch: Option<Watch>,
+    /// Another session has the commands of this one aborted.
+    aborts: Pin<Box<dyn Future<Output = (u64, watch::Receiver<u64>)> + Send>>,
     /// Another session takes the place of this one.
     replaced: Pin<Box<dyn Future<Output = ()> + Send>>,
     last_heard: Instant,
@@ -172,8 +176,10 @@ pub(super) async fn serve(
         logout: None,
         address: connection.local_address(),
         presents: login.presents,
+        awaited: Vec::new(),
         context,
     };
+    let aborts = core.disk.as_ref().map(|disk| disk.nexus.aborts());
     let mut session = Session {
         core,
         input: Input::new(),
@@ -182,6 +188,7 @@ pub(super) async fn serve(
         connection,
         events,
         watch: None,
+        aborts: Box::pin(next_abort(aborts)),
         replaced: Box::pin(until_true(replaced)),
         last_heard: Instant::now(),
         is_asked: false,
@@ -210,6 +217,17 @@ fn opened(
     };
     let (nexus, size_bytes) = (context.units.join(unit, port), export.size_bytes());
     (Some(Disk { export, nexus, identity, size_bytes }), Some(attachment), used)
+}
+
+/// Waits until the commands of a session are to be aborted: for the how manieth time.
+async fn next_abort(aborts: Option<watch::Receiver<u64>>) -> (u64, watch::Receiver<u64>) {
+    if let Some(mut aborts) = aborts
+        && aborts.changed().await.is_ok()
+    {
+        let number = *aborts.borrow_and_update();
+        return (number, aborts);
+    }
+    std::future::pending().await
 }
 
 /// Waits until it is true, or for ever.
@@ -266,6 +284,21 @@ impl Session {
                 Event::Expire => self.die(),
             }
         }
+        while let Poll::Ready((number, aborts)) = self.aborts.as_mut().poll(cx) {
+            has_moved = true;
+            self.aborts = Box::pin(next_abort(Some(aborts)));
+            self.core.abort_all(number);
+        }
+        let mut awaited = std::mem::take(&mut self.core.awaited);
+        awaited.retain_mut(|(tag, others)| {
+            let is_ready = others.as_mut().poll(cx).is_ready();
+            if is_ready {
+                has_moved = true;
+                self.core.others_ended(*tag);
+            }
+            !is_ready
+        });
+        self.core.awaited.append(&mut awaited);
         if self.phase != Phase::Dead && self.replaced.as_mut().poll(cx).is_ready() {
             tracing::info!(client = self.client, "another session takes its place");
             self.die();

@@ -60,8 +60,19 @@ pub(super) struct Tasks {
 
 /// A function of task management under way.
 pub(super) struct Function {
-    pub(super) response: TaskResponse,
+    pub(super) end: FunctionEnd,
     pub(super) waits_for: BTreeSet<Tag>,
+    /// Tasks of other sessions.
+    pub(super) waits_for_others: bool,
+}
+
+/// The end of a function.
+#[derive(Clone, Copy)]
+pub(super) enum FunctionEnd {
+    /// It is answered.
+    Response(TaskResponse),
+    /// The session that asked for it is told.
+    Told(u64),
 }
 
 /// A part of the data to ask for.
@@ -183,15 +194,16 @@ impl Tasks {
         Some(incoming.data)
     }
 
-    /// The functions that waited for this task alone.
-    pub(super) fn ended(&mut self, tag: Tag) -> SmallVec<[TaskResponse; 1]> {
+    /// The functions that wait for nothing any more once `settle` has told each what ended.
+    pub(super) fn settled(&mut self, settle: impl Fn(&mut Function)) -> SmallVec<[FunctionEnd; 1]> {
         let mut done = SmallVec::new();
         self.functions.retain_mut(|function| {
-            let was_last = function.waits_for.remove(&tag) && function.waits_for.is_empty();
-            if was_last {
-                done.push(function.response);
+            settle(function);
+            let is_done = function.waits_for.is_empty() && !function.waits_for_others;
+            if is_done {
+                done.push(function.end);
             }
-            !was_last
+            !is_done
         });
         done
     }

@@ -4,10 +4,13 @@
 //! call of the engine.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use env::RankedMutex;
+use tokio::sync::watch;
 use units::Seq;
 use wire::scsi::mode::ModeState;
 use wire::scsi::reservations::{InAction, OutAction, OutList, ReservationType};
@@ -53,7 +56,14 @@ struct Pending {
     port: Port,
     is_any: AtomicBool,
     codes: RankedMutex<VecDeque<Code>>,
+    /// How often its commands were to be aborted.
+    aborts: watch::Sender<u64>,
+    /// Up to which of these they have ended.
+    aborted: watch::Sender<u64>,
 }
+
+/// Ready when others have ended what they were to abort.
+pub(super) type Aborted = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A session on a unit, as long as it lives.
 #[derive(Debug)]
@@ -83,6 +93,8 @@ impl Units {
             port: port.clone(),
             is_any: AtomicBool::new(false),
             codes: RankedMutex::default(),
+            aborts: watch::Sender::new(0),
+            aborted: watch::Sender::new(0),
         };
         let pending = Arc::new(pending);
         pending.add(Code::POWER_ON);
@@ -130,11 +142,42 @@ impl Nexus {
 
     /// Something that all others on the unit are to be told.
     pub(super) fn tell_others(&self, code: Code) {
+        self.others().iter().for_each(|pending| pending.add(code));
+    }
+
+    fn others(&self) -> Vec<Arc<Pending>> {
         let state = self.unit.state.lock();
         let others = state.nexuses.iter().filter(|(number, _)| **number != self.number);
-        let others: Vec<_> = others.map(|(_, pending)| Arc::clone(pending)).collect();
-        drop(state);
-        others.iter().for_each(|pending| pending.add(code));
+        others.map(|(_, pending)| Arc::clone(pending)).collect()
+    }
+
+    /// Has others of the unit abort their commands; ready when none of these is under way any more.
+    pub(super) fn abort_others(&self, whom: impl Fn(&Port) -> bool) -> Aborted {
+        let mut waits = Vec::new();
+        for pending in self.others().iter().filter(|pending| whom(&pending.port)) {
+            let mut number = 0;
+            pending.aborts.send_modify(|aborts| {
+                *aborts += 1;
+                number = *aborts;
+            });
+            waits.push((pending.aborted.subscribe(), number));
+        }
+        Box::pin(async move {
+            for (mut aborted, number) in waits {
+                // A session that is gone has ended all.
+                let _ = aborted.wait_for(|aborted| *aborted >= number).await;
+            }
+        })
+    }
+
+    /// How often the commands of this session were to be aborted.
+    pub(super) fn aborts(&self) -> watch::Receiver<u64> {
+        self.pending.aborts.subscribe()
+    }
+
+    /// None of the commands that were to be aborted so often is under way any more.
+    pub(super) fn aborted(&self, number: u64) {
+        self.pending.aborted.send_replace(number);
     }
 
     /// The unit's mode.
@@ -181,25 +224,27 @@ impl Nexus {
         self.unit.state.lock().reservations.ask(action, out);
     }
 
-    /// Changes persistent reservations, and tells those whom it concerns.
+    /// Changes persistent reservations, and tells those whom it concerns; the ports whose
+    /// registrations were preempted.
     pub(super) fn change_reservations(
         &self,
         action: OutAction,
         kind: Option<ReservationType>,
         list: &OutList,
-    ) -> Result<(), Ended> {
+    ) -> Result<Vec<Port>, Ended> {
         let mut state = self.unit.state.lock();
-        let told = state.reservations.change(&self.port, action, kind, list)?;
+        let mut told = state.reservations.change(&self.port, action, kind, list)?;
         let (is_held, is_empty) = (state.reservations.is_held(), state.reservations.is_empty());
         self.unit.is_held.store(is_held, Ordering::Release);
         self.unit.has_registrations.store(!is_empty, Ordering::Release);
         let nexuses: Vec<_> = state.nexuses.values().cloned().collect();
         drop(state);
-        for (port, code) in told {
-            let those = nexuses.iter().filter(|pending| pending.port == port);
-            those.for_each(|pending| pending.add(code));
+        for (port, code) in &told {
+            let those = nexuses.iter().filter(|pending| pending.port == *port);
+            those.for_each(|pending| pending.add(*code));
         }
-        Ok(())
+        told.retain(|(_, code)| *code == Code::REGISTRATIONS_PREEMPTED);
+        Ok(told.into_iter().map(|(port, _)| port).collect())
     }
 
     /// Reserves the unit; whether that was possible.
@@ -232,6 +277,7 @@ impl Drop for Nexus {
     fn drop(&mut self) {
         self.release();
         self.unit.state.lock().nexuses.remove(&self.number);
+        self.pending.aborted.send_replace(u64::MAX);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Everything but commands: signs of life, texts, task management, logout.
 
+use std::collections::BTreeSet;
+
 use wire::iscsi::frame::Pdu;
 use wire::iscsi::negotiation::Answer;
 use wire::iscsi::text::{self, SendTargets};
@@ -9,10 +11,11 @@ use wire::iscsi::{
 };
 use wire::scsi::Code;
 
+use super::super::answer::Ended;
 use super::super::asked::Write;
 use super::super::check::UNIT;
 use super::super::session::Core;
-use super::super::task::Function;
+use super::super::task::{Function, FunctionEnd};
 use super::Step;
 use crate::serving::Group;
 
@@ -38,54 +41,96 @@ impl Core {
             self.sender.task_response(&response(TaskResult::NO_LUN));
             return Step::Done;
         }
-        let disk = self.disk();
-        let tags: Vec<Tag> = match request.function {
-            TaskFunction::ABORT_TASK => vec![request.referenced_tag],
-            TaskFunction::ABORT_TASK_SET => self.tasks.all.keys().copied().collect(),
+        let nexus = &self.disk().nexus;
+        let mut tags: Vec<Tag> = self.tasks.all.keys().copied().collect();
+        let mut others = None;
+        match request.function {
+            TaskFunction::ABORT_TASK => tags = vec![request.referenced_tag],
+            TaskFunction::ABORT_TASK_SET => {}
             TaskFunction::CLEAR_TASK_SET => {
-                disk.nexus.tell_others(Code::COMMANDS_CLEARED);
-                self.tasks.all.keys().copied().collect()
+                nexus.tell_others(Code::COMMANDS_CLEARED);
+                others = Some(nexus.abort_others(|_| true));
             }
-            TaskFunction::LUN_RESET
-            | TaskFunction::TARGET_WARM_RESET
-            | TaskFunction::TARGET_COLD_RESET => {
-                disk.nexus.reset(match request.function {
-                    TaskFunction::LUN_RESET => Code::DEVICE_RESET,
-                    _ => Code::BUS_RESET,
-                });
-                self.tasks.all.keys().copied().collect()
+            TaskFunction::LUN_RESET => {
+                nexus.reset(Code::DEVICE_RESET);
+                others = Some(nexus.abort_others(|_| true));
+            }
+            TaskFunction::TARGET_WARM_RESET | TaskFunction::TARGET_COLD_RESET => {
+                nexus.reset(Code::BUS_RESET);
+                others = Some(nexus.abort_others(|_| true));
             }
             _ => {
                 self.sender.task_response(&response(TaskResult::NOT_SUPPORTED));
                 return Step::Done;
             }
-        };
+        }
+        // One that is not known was answered, or never came.
         let is_single = request.function == TaskFunction::ABORT_TASK;
-        let mut function =
-            Function { response: response(TaskResult::COMPLETE), waits_for: Default::default() };
-        for tag in tags {
-            let was_sending = self.sender.stop_sending(tag);
-            match self.tasks.all.get_mut(&tag) {
-                Some(task) if task.incoming.is_some() => {
-                    task.is_aborted = true;
-                    self.ended(tag, super::Ended::Good);
+        let is_known = self.abort(&tags);
+        let result = match is_single && is_known.is_none() {
+            true => TaskResult::NO_TASK,
+            false => TaskResult::COMPLETE,
+        };
+        self.tasks.functions.push(Function {
+            end: FunctionEnd::Response(response(result)),
+            waits_for: is_known.unwrap_or_default(),
+            waits_for_others: others.is_some(),
+        });
+        self.awaited.extend(others.map(|others| (tag, others)));
+        self.settle(|_| {});
+        Step::Done
+    }
+
+    /// Aborts tasks; those that are under way and have to be awaited, none if no task is known.
+    fn abort(&mut self, tags: &[Tag]) -> Option<BTreeSet<Tag>> {
+        let mut waits_for = None;
+        for &tag in tags {
+            if self.sender.stop_sending(tag) {
+                waits_for.get_or_insert_with(BTreeSet::new);
+            }
+            let Some(task) = self.tasks.all.get_mut(&tag) else { continue };
+            task.is_aborted = true;
+            let waits = waits_for.get_or_insert_with(BTreeSet::new);
+            match task.incoming.is_some() {
+                true => self.ended(tag, Ended::Good),
+                false => {
+                    waits.insert(tag);
                 }
-                Some(task) => {
-                    task.is_aborted = true;
-                    function.waits_for.insert(tag);
-                }
-                // One that is not known was answered, or never came.
-                None if is_single && !was_sending => {
-                    function.response.result = TaskResult::NO_TASK;
-                }
-                None => {}
             }
         }
-        match function.waits_for.is_empty() {
-            true => self.sender.task_response(&function.response),
-            false => self.tasks.functions.push(function),
+        waits_for
+    }
+
+    /// Another session has all tasks of this one aborted, for the so manieth time.
+    pub(in super::super) fn abort_all(&mut self, number: u64) {
+        let tags: Vec<Tag> = self.tasks.all.keys().copied().collect();
+        let waits_for = self.abort(&tags).unwrap_or_default();
+        let end = FunctionEnd::Told(number);
+        self.tasks.functions.push(Function { end, waits_for, waits_for_others: false });
+        self.settle(|_| {});
+    }
+
+    /// Other sessions have ended what was aborted of theirs.
+    pub(in super::super) fn others_ended(&mut self, tag: Tag) {
+        // A command that had it done, or a function.
+        if self.tasks.all.contains_key(&tag) {
+            return self.ended(tag, Ended::Good);
         }
-        Step::Done
+        self.settle(|function| {
+            if matches!(function.end, FunctionEnd::Response(response) if response.task_tag == tag) {
+                function.waits_for_others = false;
+            }
+        });
+    }
+
+    /// Ends the functions that wait for nothing any more.
+    pub(super) fn settle(&mut self, settle: impl Fn(&mut Function)) {
+        for end in self.tasks.settled(settle) {
+            match end {
+                FunctionEnd::Response(response) => self.sender.task_response(&response),
+                FunctionEnd::Told(number) => self.disk().nexus.aborted(number),
+            }
+        }
     }
 
     /// Answers a logout once nothing is under way; whether it did.

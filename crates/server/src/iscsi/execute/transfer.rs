@@ -4,7 +4,7 @@ use volume::WriteOp;
 use wire::iscsi::frame::Pdu;
 use wire::iscsi::{DataOut, Numbers, ReadyToTransfer, Tag};
 use wire::scsi::command::{Movement, Range};
-use wire::scsi::reservations::OutList;
+use wire::scsi::reservations::{OutAction, OutList};
 use wire::scsi::{Code, Command, Sense, SenseKey, Status};
 
 use super::super::SECTOR_BYTES;
@@ -181,7 +181,18 @@ impl Core {
                 let changed = OutList::decode(list_bytes, &payload.list())
                     .map_err(Ended::from)
                     .and_then(|list| self.disk().nexus.change_reservations(action, kind, &list));
-                self.finish(received, changed.err().unwrap_or(Ended::Good))
+                match changed {
+                    Ok(preempted) if action == OutAction::PreemptAndAbort => {
+                        // Nothing of theirs lands after the answer.
+                        let others =
+                            self.disk().nexus.abort_others(|port| preempted.contains(port));
+                        self.goes_on_as(received, 1);
+                        self.awaited.push((received.tag(), others));
+                        Step::Done
+                    }
+                    Ok(_) => self.finish(received, Ended::Good),
+                    Err(ended) => self.finish(received, ended),
+                }
             }
             _ => self.finish(received, Sense::illegal(Code::INVALID_OPCODE).into()),
         }

@@ -105,7 +105,7 @@ impl Drop for Rig {
 }
 
 /// Waits until something another thread does is seen.
-pub(super) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(20);
     while !is_so() {
         assert!(Instant::now() < until, "not in 20 s: {what}");
