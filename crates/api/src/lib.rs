@@ -40,7 +40,7 @@ pub use trash::{DeleteQuery, DeletedVolume, DryRunQuery, Undelete};
 pub use types::{
     AuditRecord, Bucket, Cache, ClonedFrom, Conversion, Copies, Dedup, DeletedVersions, DeviceIo,
     Encoding, Event, Grace, Healed, History, Import, Job, Mark, Member, OpenFiles, Pool, Range,
-    Resolved, Reverted, Scrub, Stamp, Version, Volume,
+    Resolved, Reverted, Scrub, Stamp, Version, Volume, WriteBuffer,
 };
 pub use units::Granularity;
 

@@ -485,6 +485,23 @@ pub struct Range {
     pub length: u64,
 }
 
+/// Writes that wait in memory, until they are written to a file or disk of the pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WriteBuffer {
+    /// The path of the file or disk.
+    pub path: String,
+    /// `in-use`; `failed` after a write from it has; `off`: writes go to the page cache.
+    pub state: String,
+    /// Why it is off, or what failed.
+    pub why: Option<String>,
+    /// The file in memory that what waits is in.
+    pub memory: Option<String>,
+    /// Bytes of that.
+    pub size_bytes: u64,
+    /// Bytes of it in which something waits.
+    pub waiting_bytes: u64,
+}
+
 /// The pool as it stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Pool {
@@ -592,6 +609,9 @@ pub struct Pool {
     /// Bytes a second that a member gets at most which is brought up to date; null for no limit.
     #[serde(default)]
     pub rebuild_rate_bytes: Option<u64>,
+    /// How writes to its files and disks wait in memory; one for each that is open.
+    #[serde(default)]
+    pub write_buffers: Vec<WriteBuffer>,
 }
 
 /// A look at every copy of everything that is stored.

@@ -18,6 +18,7 @@ mod reuse;
 mod space;
 pub mod stack;
 mod together;
+mod write_buffer;
 mod zeros;
 
 pub use array::{
@@ -35,6 +36,7 @@ pub use media::MediaDevice;
 pub use reuse::emptied;
 pub use space::{Purpose, Zones};
 pub use together::{InTurn, Together};
+pub use write_buffer::{BufferStatus, Found, WriteBuffer, WriteBuffers};
 pub use zeros::is_zero;
 
 /// Result of a device operation.

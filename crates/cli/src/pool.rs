@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use api::{
     AttachMember, AuditRecord, ChangePool, ExitCode, GrowPool, ListQuery, Pool, ReplaceMember,
-    Sacrifice, Scrub, SetScrub, SizeInput, SpanInput, Spare,
+    Sacrifice, Scrub, SetScrub, SizeInput, SpanInput, Spare, WriteBuffer,
 };
 use clap::Subcommand;
 use format::PAGE_BYTES;
@@ -442,10 +442,21 @@ fn show(pool: &Pool) -> String {
     let limited =
         |(name, limit): (_, Option<u64>)| Some((name, format!("{} a second", human(limit?))));
     lines.extend(rates.into_iter().filter_map(limited));
+    lines.extend(pool.write_buffers.iter().map(|one| ("write buffer", write_buffer(one))));
     lines.extend(pool.full_in.map(|span| ("full in", space::rough(span.0))));
     lines.extend(pool.next_sacrifice.as_ref().map(|next| ("next to go", next_to_go(next))));
     lines.extend(pool.warning.clone().map(|warning| ("warning", warning)));
     pairs(&lines) + &members(pool)
+}
+
+/// How writes to a file or disk wait.
+fn write_buffer(buffer: &WriteBuffer) -> String {
+    let why = buffer.why.as_deref().unwrap_or_default();
+    let [size, waiting] = [buffer.size_bytes, buffer.waiting_bytes].map(human);
+    match buffer.state.as_str() {
+        "in-use" => format!("{size}, {waiting} waiting, of {}", buffer.path),
+        state => format!("{state}, of {}: {why}", buffer.path),
+    }
 }
 
 /// What a full pool would give up.

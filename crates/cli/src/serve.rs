@@ -67,6 +67,10 @@ pub struct Args {
     /// Memory for the map [default: 384MiB].
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
+    /// Memory for writes that wait to be written to the pool's files and disks; 0 has them go to
+    /// the page cache [default: a sixteenth of the machine's, 64MiB to 1GiB].
+    #[arg(long, value_name = "SIZE")]
+    write_memory: Option<String>,
     /// Memory for requests that wait for a device or for their client [default: 64MiB].
     #[arg(long, value_name = "SIZE")]
     buffers: Option<String>,
@@ -113,6 +117,7 @@ fn upper(args: Args) -> Settings {
         create: args.create.then_some(true),
         pool_size: args.pool_size,
         memory: args.memory,
+        write_memory: args.write_memory,
         buffers: args.buffers,
         scrub_rate: args.scrub_rate,
         rebuild_rate: args.rebuild_rate,

@@ -1,17 +1,18 @@
 //! Media on a file or a raw block device, through the page cache.
 //!
 //! Reads that the page cache can answer never wait (`RWF_NOWAIT`), so a caller can serve those
-//! inline and hand only cold reads to threads; writes go to the page cache in one vectored call;
-//! `sync` is `fdatasync`.
+//! inline and hand only cold reads to threads; writes go to the page cache in one vectored call,
+//! or past it for who asks for that; `sync` is `fdatasync`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::ReadWriteFlags;
 
 use crate::Media;
@@ -23,6 +24,14 @@ const SLICES_PER_CALL_MAX: usize = 1024;
 /// File systems that tell no hole where something was written and waits in the page cache: tmpfs,
 /// ext2 to 4, XFS, Btrfs. Others have told one (OpenZFS before 2.2.2), or cannot know.
 const TELL_HOLES: [u64; 4] = [0x0102_1994, 0xef53, 0x5846_5342, 0x9123_683e];
+
+/// File systems on which space that was reserved is there, and writes past the page cache are what
+/// they say: ext4 and XFS. One that copies on write takes new space for the same place.
+const WRITE_DIRECT: [u64; 2] = [0xef53, 0x5846_5342];
+/// What offsets, lengths and addresses of writes past the page cache are multiples of.
+const DIRECT_ALIGNMENT: u64 = 4096;
+/// Writes of fewer bytes go by way of the page cache: a flush soon writes them with others.
+const DIRECT_MIN: u64 = 64 << 10;
 
 /// A file or block device.
 #[derive(Debug)]
@@ -36,6 +45,8 @@ pub struct FileMedia {
     is_file: bool,
     /// Whether what its file system says of holes can be relied on.
     tells_holes: bool,
+    /// The same past the page cache, or why there is no such way.
+    direct: Result<File, String>,
     /// Whether a sync has failed; held while one is made.
     sync_failed: Mutex<bool>,
 }
@@ -97,9 +108,13 @@ impl FileMedia {
         let name = path.display().to_string();
         // A block device says what the file system of its node does.
         let is_file = file.metadata()?.is_file();
-        let kind = |found: rustix::fs::StatFs| u64::try_from(found.f_type).unwrap_or(0);
-        let tells_holes = is_file
-            && rustix::fs::fstatfs(&*file).is_ok_and(|found| TELL_HOLES.contains(&kind(found)));
+        let found = rustix::fs::fstatfs(&*file);
+        let kind = found.map_or(0, |found| u64::try_from(found.f_type).unwrap_or(0));
+        let tells_holes = is_file && TELL_HOLES.contains(&kind);
+        let direct = match !is_file || WRITE_DIRECT.contains(&kind) {
+            true => open_direct(&file).map_err(|e| format!("{name} has no direct I/O: {e}")),
+            false => Err(format!("{name} is on a file system other than ext4 and XFS")),
+        };
         Ok(FileMedia {
             file,
             name,
@@ -107,6 +122,7 @@ impl FileMedia {
             nowait_works: AtomicBool::new(true),
             is_file,
             tells_holes,
+            direct,
             sync_failed: Mutex::new(false),
         })
     }
@@ -188,21 +204,40 @@ impl Media for FileMedia {
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
         let total: u64 = slices.iter().map(|s| s.len() as u64).sum();
         self.check_written(offset, total)?;
-        let mut position = offset;
-        for chunk in slices.chunks(SLICES_PER_CALL_MAX) {
-            let length: usize = chunk.iter().map(|s| s.len()).sum();
-            let written = loop {
-                match rustix::io::pwritev(&*self.file, chunk, position) {
-                    Err(rustix::io::Errno::INTR) => {}
-                    other => break other?,
-                }
-            };
-            if written < length {
-                write_rest(&self.file, chunk, position, written)?;
+        write_all(&self.file, offset, slices)
+    }
+
+    fn write_direct(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let length = bytes.len() as u64;
+        self.check_written(offset, length)?;
+        let Some(direct) = self.direct.as_ref().ok().filter(|_| length >= DIRECT_MIN) else {
+            return self.file.write_all_at(bytes, offset);
+        };
+        // What is not aligned, at both ends, goes by way of the page cache.
+        let first = offset.next_multiple_of(DIRECT_ALIGNMENT);
+        let end = (offset + length) / DIRECT_ALIGNMENT * DIRECT_ALIGNMENT;
+        let at = |position: u64| usize::try_from(position - offset).expect("within the bytes");
+        self.file.write_all_at(&bytes[..at(first)], offset)?;
+        match direct.write_all_at(&bytes[at(first)..at(end)], first) {
+            // Not so aligned in memory, or for this device.
+            Err(e) if e.kind() == io::ErrorKind::InvalidInput => {
+                self.file.write_all_at(&bytes[at(first)..at(end)], first)?;
             }
-            position += length as u64;
+            other => other?,
         }
-        Ok(())
+        self.file.write_all_at(&bytes[at(end)..], end)
+    }
+
+    fn why_no_buffer(&self) -> Option<String> {
+        self.direct.as_ref().err().cloned()
+    }
+
+    fn identity(&self) -> u128 {
+        // A block device is the one that its node names, wherever that is.
+        self.file.metadata().map_or(0, |m| match self.is_file {
+            true => u128::from(m.dev()) << 64 | u128::from(m.ino()),
+            false => u128::from(m.rdev()) << 64,
+        })
     }
 
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
@@ -284,6 +319,32 @@ fn check_cut(had: u64, there: u64) -> io::Result<()> {
     if there < had {
         let text = format!("somebody cut it: it has {there} bytes, and had {had}");
         return Err(io::Error::other(text));
+    }
+    Ok(())
+}
+
+/// The same file past the page cache.
+fn open_direct(file: &File) -> io::Result<File> {
+    let flags = i32::try_from(OFlags::DIRECT.bits()).expect("a flag");
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    OpenOptions::new().write(true).custom_flags(flags).open(path)
+}
+
+/// Writes all slices, one after another.
+pub(crate) fn write_all(file: &File, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
+    let mut position = offset;
+    for chunk in slices.chunks(SLICES_PER_CALL_MAX) {
+        let length: usize = chunk.iter().map(|s| s.len()).sum();
+        let written = loop {
+            match rustix::io::pwritev(file, chunk, position) {
+                Err(rustix::io::Errno::INTR) => {}
+                other => break other?,
+            }
+        };
+        if written < length {
+            write_rest(file, chunk, position, written)?;
+        }
+        position += length as u64;
     }
     Ok(())
 }

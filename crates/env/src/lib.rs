@@ -16,6 +16,8 @@ mod rank;
 mod ranked;
 mod read_only;
 mod real;
+mod shared_memory;
+mod tmpfs;
 
 pub use counting::{Allocations, CountingAllocator, record_stacks, take_stacks};
 pub use file::FileMedia;
@@ -24,6 +26,11 @@ pub use rank::Rank;
 pub use ranked::{Held, RankedGuard, RankedMutex, RankedReadGuard, RankedRwLock, RankedWriteGuard};
 pub use read_only::{FileIdentity, Files, NoFiles, ReadOnlyFile, RealFiles};
 pub use real::{RealClock, RealEntropy};
+pub use shared_memory::{
+    GRAIN_BYTES, MAP_WORDS, Owner, SLOT_WORDS, SharedMemories, SharedMemory, SlotWords,
+    WINDOW_BYTES,
+};
+pub use tmpfs::Tmpfs;
 
 /// A flat array of bytes that keeps what was synced: a file, a disk, memory, or the simulator's.
 ///
@@ -44,6 +51,19 @@ pub trait Media: Send + Sync {
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
         self.write_at(offset, slices)?;
         self.sync()
+    }
+    /// A write that goes past a cache as far as it can; like [`Media::write_at`] otherwise.
+    fn write_direct(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_at(offset, &[IoSlice::new(bytes)])
+    }
+    /// Why no write buffer can be over it: that needs writes past a cache, and space that is there
+    /// once it was allocated.
+    fn why_no_buffer(&self) -> Option<String> {
+        Some(format!("{} keeps what is written in memory itself", self.name()))
+    }
+    /// Which media they are, for as long as the machine runs; not their content.
+    fn identity(&self) -> u128 {
+        0
     }
     /// Whether a range is known to say nothing but zeros, without being read; false where it is
     /// not.

@@ -58,6 +58,7 @@ pub mod run;
 pub mod segment;
 pub mod superblock;
 pub mod time;
+pub mod write_buffer;
 
 pub use error::{FormatError, FormatErrorKind, Place, Result};
 pub use location::{HOLE, Location};

@@ -75,8 +75,10 @@ pub const ZONE_BYTES_MIN: u64 = 256 << 10;
 pub const ZONE_BYTES_MAX: u64 = crate::location::SEGMENT_BYTES_MAX as u64;
 /// Incompatible feature: all tables of the catalogue that this program knows are there.
 pub const FEATURE_TABLES: u64 = 1 << 8;
+/// Incompatible feature: members may have write buffers, and then a mark that says so.
+pub const FEATURE_WRITE_BUFFER: u64 = 1 << 9;
 /// The incompatible features that this program knows. A pool has all of them once it was opened.
-pub const FEATURES_INCOMPATIBLE_KNOWN: u64 = 0xbf | FEATURE_TABLES;
+pub const FEATURES_INCOMPATIBLE_KNOWN: u64 = 0xbf | FEATURE_TABLES | FEATURE_WRITE_BUFFER;
 /// The features without which a pool may only be read that this program knows: none yet.
 pub const FEATURES_READ_ONLY_KNOWN: u64 = 0;
 

@@ -38,6 +38,7 @@ mod stack_files;
 mod taps;
 mod token;
 mod told;
+mod write_memory;
 
 pub use attach::{Attachment, Attachments, Part, VolumeId};
 pub use buffers::Buffers;

@@ -17,6 +17,7 @@ use volume::{Machine, Pool, PoolFormat, PoolOptions, RebuildReport, read_superbl
 
 use crate::opening_log::OpeningLog;
 use crate::token::{TOKEN_FILE, UNFINISHED_TOKEN_FILE};
+use crate::write_memory::media_at;
 use crate::{Config, StartError, stack_files};
 
 pub(crate) const POOL_FILE: &str = "pool.img";
@@ -173,8 +174,8 @@ fn nothing_to_grow_by() -> StartError {
 }
 
 fn device_at(path: &Path) -> Result<Arc<dyn BlockDevice>, StartError> {
-    let media = FileMedia::open(path).map_err(|e| at(path, e))?;
-    Ok(Arc::new(MediaDevice::new(Arc::new(media))))
+    let media = media_at(path).map_err(|e| at(path, e))?;
+    Ok(Arc::new(MediaDevice::new(media)))
 }
 
 pub(crate) fn at(path: &Path, source: io::Error) -> StartError {

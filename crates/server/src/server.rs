@@ -34,6 +34,7 @@ use crate::serving::{
 };
 use crate::taps::{TapCollector, Taps};
 use crate::token::Token;
+use crate::write_memory::{WriteBufferCollector, Writing};
 use crate::{Attachments, Buffers, Config, NoSpace, StartError, pool_files};
 
 /// Threads that serve NBD, at most: beyond, the engine's locks are what counts.
@@ -48,6 +49,7 @@ pub struct Server {
     reloading: Reloading,
     context: Context,
     background: Background,
+    writing: Writing,
     hooked: Hooked,
     data: DataThreads,
     /// Removed when the server is gone.
@@ -114,8 +116,16 @@ impl Server {
         let context = http_context(config, &pool, (&nbd_context, &iscsi_context), bound, counted)?;
         let watch = FillWatch::new(Arc::clone(context.fill()));
         pool.set_rates(config.rates);
+        let writing = Writing::start(config.write_memory_bytes)?;
         let background =
-            Background::start(Arc::clone(&pool), watch, MemberWatch::new(config.pool_dir.clone()))?;
+            Background::start(Arc::clone(&pool), watch, MemberWatch::new(config.pool_dir.clone()));
+        let background = match background {
+            Ok(background) => background,
+            Err(error) => {
+                writing.stop();
+                return Err(error);
+            }
+        };
         let (unix, nbd_socket) = nbd_bound.unix.map(|u| (u.listener, u.file)).unzip();
         let front_end = Arc::clone(&nbd_context) as Arc<_>;
         let unix = unix.into_iter().collect();
@@ -127,6 +137,7 @@ impl Server {
             Ok(data) => data,
             Err(error) => {
                 background.stop();
+                writing.stop();
                 return Err(StartError::Thread(error));
             }
         };
@@ -135,6 +146,7 @@ impl Server {
             Err(error) => {
                 data.stop();
                 background.stop();
+                writing.stop();
                 return Err(error);
             }
         };
@@ -144,6 +156,7 @@ impl Server {
                 data.stop();
                 http.stop();
                 background.stop();
+                writing.stop();
                 return Err(error);
             }
         };
@@ -153,6 +166,7 @@ impl Server {
             reloading: Reloading { config: config.clone(), nbd: nbd_context, hooks, reloads },
             context,
             background,
+            writing,
             hooked,
             data,
             _nbd_socket: nbd_socket,
@@ -198,7 +212,9 @@ impl Server {
         self.http.stop();
         self.hooked.stop();
         self.background.stop();
-        self.pool.close().map_err(StartError::Pool)
+        let closed = self.pool.close().map_err(StartError::Pool);
+        self.writing.stop();
+        closed
     }
 }
 
@@ -286,6 +302,7 @@ fn http_context(
         Box::new(HookCollector(Arc::clone(hooks))),
         Box::new(ReloadCollector(Arc::clone(reloads))),
         Box::new(NoSpaceCollector(Arc::clone(no_space))),
+        Box::new(WriteBufferCollector),
     ];
     let fill = Arc::new(FillGauge::new(Arc::clone(pool), pool_files::path_of(config)));
     let metrics =

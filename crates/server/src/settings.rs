@@ -26,6 +26,8 @@ pub const CONFIG_FILE_DEFAULT: &str = "/etc/hindsight/config.toml";
 const MEMORY_BYTES_DEFAULT: u64 = 384 << 20;
 /// Memory below which the engine cannot be expected to work, in bytes.
 const MEMORY_BYTES_MIN: u64 = 16 << 20;
+/// The least memory of write buffers, if there are any.
+const WRITE_MEMORY_BYTES_MIN: u64 = 16 << 20;
 /// The most memory for requests that wait, in bytes: all of it is allocated at the start.
 const BUFFERS_BYTES_MAX: u64 = 16 << 30;
 /// NBD connections of a listener at once.
@@ -53,6 +55,8 @@ pub struct Settings {
     pub pool_size: Option<String>,
     /// Memory for the map, such as `384MiB`.
     pub memory: Option<String>,
+    /// Memory for writes that wait to be written to files and disks, such as `512MiB`; `0` is none.
+    pub write_memory: Option<String>,
     /// Memory for requests that wait for a device or their client, such as `64MiB`.
     pub buffers: Option<String>,
     /// Whether that memory is kept from request to request; `false` only to measure what it gives.
@@ -196,6 +200,7 @@ impl Settings {
             create: self.create.or(lower.create),
             pool_size: self.pool_size.or(lower.pool_size),
             memory: self.memory.or(lower.memory),
+            write_memory: self.write_memory.or(lower.write_memory),
             buffers: self.buffers.or(lower.buffers),
             scrub_rate: self.scrub_rate.or(lower.scrub_rate),
             rebuild_rate: self.rebuild_rate.or(lower.rebuild_rate),
@@ -333,6 +338,8 @@ pub struct Config {
     pub pool_size_bytes: Option<u64>,
     /// Memory for the map in bytes.
     pub memory_bytes: u64,
+    /// Memory for writes that wait, in bytes: 0 is none, `None` the default.
+    pub write_memory_bytes: Option<u64>,
     /// Memory for requests that wait, in bytes.
     pub buffers_bytes: usize,
     /// Whether it is kept from request to request.
@@ -404,6 +411,7 @@ impl Config {
             create: settings.create.unwrap_or(false),
             pool_size_bytes: size(settings.pool_size, "--pool-size")?,
             memory_bytes,
+            write_memory_bytes: write_memory(settings.write_memory)?,
             buffers_bytes,
             is_buffer_pool: settings.buffer_pool.unwrap_or(true),
             rates: Rates {
@@ -426,6 +434,18 @@ impl Config {
             pool_dir,
         })
     }
+}
+
+/// The memory of write buffers: enough to be of use, or none.
+fn write_memory(text: Option<String>) -> Result<Option<u64>, StartError> {
+    let bytes = size(text, "--write-memory")?;
+    if bytes.is_some_and(|bytes| bytes > 0 && bytes < WRITE_MEMORY_BYTES_MIN) {
+        return Err(StartError::setting(
+            "--write-memory is too little",
+            "give 0, or 16MiB or more",
+        ));
+    }
+    Ok(bytes)
 }
 
 /// How long a command of a hook may take, by default and at most.

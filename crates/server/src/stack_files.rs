@@ -24,6 +24,7 @@ use volume::{Pool, PoolOptions, Settling};
 
 use crate::at_once::AtOnce;
 use crate::pool_files::{self, POOL_FILE, at, format_of, is_blank, machine};
+use crate::write_memory::media_at;
 use crate::{StartError, lone_file};
 
 /// The file that says how a pool's members are put together.
@@ -130,8 +131,8 @@ fn candidates(dir: &Path, layout: &Layout) -> Result<Vec<Candidate>, StartError>
     let mut candidates = Vec::new();
     for member in layout.names() {
         let path = dir.join(member);
-        let device = match FileMedia::open(&path) {
-            Ok(media) => Some(Arc::new(MediaDevice::new(Arc::new(media))) as _),
+        let device = match media_at(&path) {
+            Ok(media) => Some(Arc::new(MediaDevice::new(media)) as _),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Err(at(&path, e)),
             Err(error) => {
                 tracing::error!(member = %path.display(), %error, "a member cannot be opened");
@@ -449,15 +450,14 @@ pub(crate) fn device_at(
     size_bytes: Option<u64>,
     made: &mut Vec<PathBuf>,
 ) -> Result<Arc<dyn BlockDevice>, StartError> {
-    let media = match fs::metadata(path) {
+    match fs::metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let Some(size_bytes) = size_bytes else {
                 let text = format!("{} is not there, and no size is given", path.display());
                 return Err(StartError::setting(text, "give --size to make it as a sparse file"));
             };
-            let media = FileMedia::create(path, size_bytes).map_err(|e| at(path, e))?;
+            drop(FileMedia::create(path, size_bytes).map_err(|e| at(path, e))?);
             made.push(path.to_owned());
-            media
         }
         Err(e) => return Err(at(path, e)),
         Ok(found) if !found.file_type().is_block_device() && !found.is_file() => {
@@ -469,10 +469,10 @@ pub(crate) fn device_at(
                 // The process that made it was interrupted.
                 FileMedia::lengthen(path, bytes).map_err(|e| at(path, e))?;
             }
-            FileMedia::open(path).map_err(|e| at(path, e))?
         }
-    };
-    Ok(Arc::new(MediaDevice::new(Arc::new(media))))
+    }
+    let media = media_at(path).map_err(|e| at(path, e))?;
+    Ok(Arc::new(MediaDevice::new(media)))
 }
 
 /// Runs what needs keys, random numbers or time for layers.

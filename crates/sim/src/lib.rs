@@ -11,6 +11,8 @@
 //! - **Death of the process** ([`SimMedia::kill`]): everything written stays, and stays unsynced. A
 //!   halt ([`SimMedia::halt_after`]) stops the machine in the middle of an operation, before either
 //!   of the two.
+//! - **Shared memory** ([`SimMemories`]): survives the death of the process, as it was at that
+//!   instant, with a write under way in it up to some page; nothing of it survives a power cut.
 //! - **Errors** ([`SimMedia::fail`]): a read, write, sync, allocation or discard fails, once,
 //!   several times or for ever, everywhere or in a range. A failed write leaves any subset of its
 //!   sectors written. A failed sync leaves each pending write durable, pending, or lost for good
@@ -39,6 +41,7 @@ mod clock;
 mod failures;
 mod files;
 mod media;
+mod memory;
 mod pages;
 mod random;
 mod sectors;
@@ -47,5 +50,6 @@ pub use clock::SimClock;
 pub use failures::{Failure, Op, OpRecord, Trick};
 pub use files::{SimFile, SimFiles};
 pub use media::{Keep, SimMedia, Unsynced};
+pub use memory::SimMemories;
 pub use random::{Random, SimEntropy};
 pub use sectors::SECTOR_BYTES;

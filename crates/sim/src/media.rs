@@ -142,6 +142,11 @@ impl SimMedia {
         self.state.lock().machine_stopped = machine;
     }
 
+    /// What says that the machine has stopped that the media are in.
+    pub(crate) fn machine(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.state.lock().machine_stopped)
+    }
+
     /// Arms an error.
     pub fn fail(&self, failure: Failure) {
         self.state.lock().armed.fail(failure);
@@ -551,6 +556,15 @@ impl Media for SimMedia {
             }
         }
         self.read_at(offset, buffer).map(|()| true)
+    }
+
+    fn why_no_buffer(&self) -> Option<String> {
+        None
+    }
+
+    fn identity(&self) -> u128 {
+        // Forks, which a machine never has two of, are the same.
+        1
     }
 
     fn is_hole(&self, offset: u64, length_bytes: u64) -> bool {

@@ -1,7 +1,7 @@
 //! Every byte table and every hex example of the pages in `docs/format/`, but for those of traces.
 
 use hindsight_format::{
-    batch, crypt, label, map, pack, page, parity, run, segment, superblock, time,
+    batch, crypt, label, map, pack, page, parity, run, segment, superblock, time, write_buffer,
 };
 
 use crate::examples;
@@ -28,6 +28,7 @@ const TABLES: &[Table] = &[
     table("parity", "parity record", parity::layout::FIELDS),
     table("parity", "entry of a parity record", parity::layout::ENTRY_FIELDS),
     table("parity", "pending entry", parity::layout::PENDING_FIELDS),
+    table("write-buffer", "mark of a write buffer", write_buffer::layout::FIELDS),
     table("time-run", "time entry", time::layout::FIELDS),
 ];
 

@@ -6,6 +6,7 @@ use units::{Span, Timing, WallTime};
 use super::addresses::Addresses;
 use crate::fill::Fill;
 use crate::http::answer::{Answer, Refusal};
+use crate::write_memory;
 
 pub(crate) fn time(time: WallTime) -> Time {
     Time(time)
@@ -506,6 +507,23 @@ pub(crate) fn pool(
         scrub_every: None,
         scrub_rate_bytes: None,
         rebuild_rate_bytes: None,
+        write_buffers: write_memory::status().into_iter().map(write_buffer).collect(),
+    }
+}
+
+fn write_buffer(status: block::BufferStatus) -> api::WriteBuffer {
+    let state = match (&status.failed, status.is_used) {
+        (Some(_), _) => "failed",
+        (None, true) => "in-use",
+        (None, false) => "off",
+    };
+    api::WriteBuffer {
+        path: status.media,
+        state: state.to_owned(),
+        why: status.failed.or(status.off),
+        memory: status.place,
+        size_bytes: status.slots_bytes,
+        waiting_bytes: status.waiting_bytes,
     }
 }
 

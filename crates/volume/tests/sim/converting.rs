@@ -35,7 +35,7 @@ impl World {
 
     /// What is under way comes to an end, where there is room.
     pub fn end_conversions(&mut self) {
-        self.media.calm();
+        self.calm();
         self.trouble = Trouble::None;
         self.act(&Action::SpaceLimit(None));
         for _ in 0..STEPS_MAX {

@@ -61,7 +61,7 @@ impl World {
 
     /// All files are copied in the end, where there is room, and then nothing needs them.
     pub fn end_imports(&mut self) {
-        self.media.calm();
+        self.calm();
         self.trouble = Trouble::None;
         self.act(&Action::SpaceLimit(None));
         for _ in 0..STEPS_MAX {

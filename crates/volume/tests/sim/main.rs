@@ -6,6 +6,7 @@
 //! `HINDSIGHT_CRASH_FULL=1` makes the crash enumeration complete (`crash.rs`).
 
 mod action;
+mod buffered;
 mod cached;
 mod check;
 mod converting;
@@ -78,6 +79,8 @@ enum Kinds {
     Attached,
     /// The same, with parity.
     Parity,
+    /// The same, on members under write buffers, which do not lie.
+    Buffered,
     /// Of one architecture.
     Only(Architecture),
 }
@@ -97,6 +100,7 @@ impl Kinds {
             | Kinds::Mirrored
             | Kinds::Attached
             | Kinds::Parity
+            | Kinds::Buffered
             | Kinds::Together => all.collect(),
             Kinds::Copying => all.filter(|a| a.has_base()).collect(),
             Kinds::Only(architecture) => vec![architecture],
@@ -109,6 +113,7 @@ impl Kinds {
             Kinds::Mirrored => Some(members::stack_of(seed)),
             Kinds::Attached => Some(members::attached()),
             Kinds::Parity => Some(members::parity_of(seed)),
+            Kinds::Buffered => Some(buffered::stack_of(seed)),
             _ => None,
         }
     }
@@ -129,6 +134,7 @@ impl Kinds {
             Kinds::Mirrored => "seeds_on_mirrors",
             Kinds::Attached => "seeds_on_a_member_that",
             Kinds::Parity => "seeds_on_parity",
+            Kinds::Buffered => "seeds_under_write_buffers",
             Kinds::Only(_) => "blocks_come_home",
         }
     }
@@ -161,7 +167,7 @@ fn live(seed: u64, kinds: Kinds) -> World {
     let is_cached = match kinds {
         Kinds::Cached | Kinds::Converting | Kinds::Importing | Kinds::Extents => true,
         Kinds::Together | Kinds::Mirrored | Kinds::Parity => true,
-        Kinds::Attached | Kinds::Copying => true,
+        Kinds::Attached | Kinds::Copying | Kinds::Buffered => true,
         Kinds::Plain | Kinds::Uncached | Kinds::Encoded | Kinds::Deduped | Kinds::Only(_) => false,
     };
     let memory_bytes = match kinds {
@@ -170,7 +176,10 @@ fn live(seed: u64, kinds: Kinds) -> World {
         Kinds::Encoded | Kinds::Deduped => 0,
         _ => workload.memory_bytes,
     };
-    let mut world = World::on(kinds.stack(seed), seed, workload.media_bytes, memory_bytes);
+    let stack = kinds.stack(seed);
+    let is_buffered = kinds == Kinds::Buffered;
+    let media_bytes = workload.media_bytes;
+    let mut world = World::on(stack, seed, media_bytes, memory_bytes, is_buffered);
     world.verbose = verbose;
     world.architectures = kinds.architectures();
     world.caches = is_cached.then(|| Random::new(seed ^ 0xcac4e));
@@ -192,7 +201,7 @@ fn live(seed: u64, kinds: Kinds) -> World {
                 world.note();
             }
         }
-        world.media.calm();
+        world.calm();
         world.act(&Action::CheckAll);
         if matches!(kinds, Kinds::Converting | Kinds::Extents) {
             world.end_conversions();
@@ -360,6 +369,18 @@ fn seeds_on_parity_run_without_a_broken_promise() {
 }
 
 #[test]
+fn seeds_under_write_buffers_run_without_a_broken_promise() {
+    let mut taken = 0;
+    let is_seen = run_seeds(Kinds::Buffered, &mut |world| {
+        taken += world.buffered.as_ref().map_or(0, |buffered| buffered.taken);
+    });
+    if is_seen {
+        println!("{taken} bytes went through buffers");
+        assert!(taken > 20 << 20, "only {taken} bytes went through buffers");
+    }
+}
+
+#[test]
 fn seeds_with_groups_and_schedules_run_without_a_broken_promise() {
     let mut ended: Vec<Together> = Vec::new();
     if !run_seeds(Kinds::Together, &mut |world| ended.push(std::mem::take(&mut world.together))) {
@@ -392,6 +413,7 @@ fn the_same_seed_gives_the_same_digest() {
             Kinds::Mirrored,
             Kinds::Attached,
             Kinds::Parity,
+            Kinds::Buffered,
         ] {
             assert_eq!(run(seed, kinds), run(seed, kinds), "seed {seed}");
         }

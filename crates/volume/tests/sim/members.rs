@@ -66,7 +66,10 @@ impl World {
         let names = self.stack.as_ref().expect("on a stack").members();
         let of = |(path, media): (&str, &Arc<SimMedia>)| Candidate {
             path: path.to_owned(),
-            device: Some(Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(media)))),
+            device: match &self.buffered {
+                Some(buffered) => buffered.over(media),
+                None => Some(Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(media)))),
+            },
         };
         names.into_iter().zip(self.all_media()).map(of).collect()
     }
@@ -123,7 +126,8 @@ impl World {
 
     /// Lets the first member rot, lose writes, write elsewhere and read elsewhere.
     pub fn lie(&mut self) {
-        if self.stack.is_none() || !self.may_fail() || !self.random.chance(120) {
+        let is_plain = self.stack.is_none() || self.buffered.is_some();
+        if is_plain || !self.may_fail() || !self.random.chance(120) {
             return;
         }
         // One in eight where the labels are, which are a small part of what is there.
@@ -145,7 +149,13 @@ impl World {
 
     /// What an armed fault is to the pool: where there is another copy, nobody may notice.
     pub fn trouble_of(&self, op: Op) -> Trouble {
-        if self.stack.is_some() { Trouble::None } else { Trouble::Fault(op) }
+        let is_redundant =
+            |stack: &Stack| stack.has_parity() || stack.to_string().contains("mirror");
+        if self.stack.as_ref().is_some_and(is_redundant) {
+            Trouble::None
+        } else {
+            Trouble::Fault(op)
+        }
     }
 
     /// Counts what was healed since the pool was opened.

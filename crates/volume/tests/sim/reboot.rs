@@ -35,7 +35,7 @@ impl World {
         self.trace.push(format!("broken by {:?}: {:?} {error}", self.trouble, error.kind));
         let trouble = self.trouble;
         if let Trouble::Fault(op) = trouble {
-            self.media.calm();
+            self.calm();
             let stops = matches!(op, Op::Write | Op::Sync);
             if stops && matches!(action, Action::Write(..) | Action::Flush(_)) {
                 self.check_refusal(action);
@@ -55,7 +55,7 @@ impl World {
         if self.media.is_halted() {
             self.reboot(Reboot::Kill, None);
         }
-        self.media.calm();
+        self.calm();
     }
 
     fn check_refusal(&mut self, action: &Action) {
@@ -81,6 +81,7 @@ impl World {
         self.pool = None;
         loop {
             let mut random = self.random.fork();
+            self.end_buffers(how == Reboot::Power);
             match how {
                 Reboot::Kill => self.all_media().for_each(|media| media.kill()),
                 Reboot::Power => self.all_media().for_each(|media| media.crash(&mut random)),
@@ -89,7 +90,7 @@ impl World {
                     media.kill();
                 }),
             }
-            self.media.calm();
+            self.calm();
             self.trouble = Trouble::None;
             if self.random.chance(200) {
                 self.media.halt_after(self.random.below(25));
@@ -102,7 +103,7 @@ impl World {
                 }
                 Err(e) => panic!("the pool does not open: {:?} {e} ({:?})", e.kind, e.source),
             }
-            self.media.calm();
+            self.calm();
             break;
         }
         self.settle(how != Reboot::Kill, under_way);

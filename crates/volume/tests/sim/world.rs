@@ -17,6 +17,7 @@ use sim::{Failure, Op, Random, SimClock, SimEntropy, SimFiles, SimMedia};
 use units::{MapExtent, Moment, Seq, WallTime};
 
 use crate::action::Action;
+use crate::buffered::Buffered;
 use crate::cached::draw_cache;
 use crate::model::Model;
 use crate::oracle::Change;
@@ -55,6 +56,8 @@ pub struct World {
     /// The stack that the pool is on, and its other members.
     pub stack: Option<Stack>,
     pub others: Vec<Arc<SimMedia>>,
+    /// The write buffers over the members, where there are some.
+    pub buffered: Option<Buffered>,
     /// How often the first member was made to lie, and how often that was healed.
     pub lies: u64,
     /// Members that were attached.
@@ -114,11 +117,17 @@ pub struct World {
 impl World {
     /// An empty pool on fresh media.
     pub fn new(seed: u64, media_bytes: u64, memory_bytes: u64) -> World {
-        World::on(None, seed, media_bytes, memory_bytes)
+        World::on(None, seed, media_bytes, memory_bytes, false)
     }
 
-    /// The same on a stack of members with so many bytes each.
-    pub fn on(stack: Option<Stack>, seed: u64, media_bytes: u64, memory_bytes: u64) -> World {
+    /// The same on a stack of members with so many bytes each, with or without write buffers.
+    pub fn on(
+        stack: Option<Stack>,
+        seed: u64,
+        media_bytes: u64,
+        memory_bytes: u64,
+        is_buffered: bool,
+    ) -> World {
         let mut random = Random::new(seed ^ 0x5eed);
         let background = [0, 0xdd][random.below(2) as usize];
         let media = Arc::new(SimMedia::filled(media_bytes, random.next_u64(), background));
@@ -130,6 +139,7 @@ impl World {
             media,
             stack,
             others,
+            buffered: None,
             lies: 0,
             attached: 0,
             healed: 0,
@@ -160,6 +170,7 @@ impl World {
             machine,
             memory_bytes,
         };
+        world.buffered = is_buffered.then(|| Buffered::new(&world.media, seed));
         let format = PoolFormat { zone_bytes: ZONE_BYTES };
         world.label_members();
         let device = world.device().expect("nothing fails yet");
@@ -178,6 +189,7 @@ impl World {
             media,
             stack: None,
             others: Vec::new(),
+            buffered: None,
             lies: 0,
             attached: 0,
             healed: 0,
@@ -332,6 +344,7 @@ impl World {
         }
         self.intent = None;
         self.lie();
+        self.work_on_buffers();
         let outcome = self.perform(action);
         if self.verbose {
             let failed = self.media.take_log().into_iter().filter(|record| !record.ok);
@@ -729,7 +742,7 @@ impl World {
         assert!(!reads || waits, "reads need no space: {action:?}: {error}");
         self.trace.push(format!("full: {error}"));
         // What is armed shall not strike what is looked at now.
-        self.media.calm();
+        self.calm();
         self.trouble = Trouble::None;
         let goes_on =
             self.pool.as_ref().is_some_and(|pool| pool.status().state != "refusing-writes");

@@ -1,0 +1,522 @@
+//! Media whose appended bytes wait in memory that outlives the process, and go to the media in
+//! large writes past the page cache.
+//!
+//! A page that the page cache has not got costs more than the device does. So a range of the media
+//! that is written from its beginning on (a *window*) gets a *slot* of memory, which is used again
+//! and again. What is written there is acknowledged, as a write to the page cache is: the death of
+//! the process takes nothing of it, for the next one to open the media puts it there first. A sync
+//! writes what waits, and syncs the media.
+//!
+//! Invariants
+//! 1. A byte that was acknowledged is on the media, or its grain has a bit in the words of the slot
+//!    of its window, at every instant.
+//! 2. A slot is given another window only when no bit of it is set and nobody has it pinned.
+//! 3. One thread at a time writes a slot to the media (`is_busy`).
+//! 4. Only ranges that were allocated wait: the media have room for them.
+//! 5. While a memory may have what the media lack, the mark on the media says so.
+//! 6. After a write to the media failed, writes and syncs fail; what waits answers reads.
+//!
+//! Deliberately unaware of what the bytes are: logs, maps and blocks in place wait alike.
+
+use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use env::{GRAIN_BYTES, Media, SharedMemory, WINDOW_BYTES};
+use format::write_buffer::Mark;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use self::common::Common;
+use self::parts::{parts, slices_of};
+use self::table::{Table, Taken};
+use self::words::{
+    begin_writing, end_writing, forget_dirty, runs, set_dirty, set_window, undo_writing, writing,
+};
+
+mod common;
+mod mark;
+mod parts;
+mod table;
+mod words;
+
+pub use common::{BufferStatus, WriteBuffers};
+pub use mark::Found;
+
+/// Slots without a window that are kept ready.
+const FREE_SLOTS: usize = 16;
+
+/// What was counted since the media were opened.
+#[derive(Debug, Default)]
+struct Counters {
+    /// Bytes that were put into slots.
+    buffered: AtomicU64,
+    /// Bytes that were written to the media from them.
+    written: AtomicU64,
+    /// Bytes that would have gone to a slot, had there been one.
+    passed_by: AtomicU64,
+}
+
+/// A memory in use, with the mark that names it.
+struct Memory {
+    slots: Box<dyn SharedMemory>,
+    mark: Mark,
+}
+
+/// Media with a write buffer over them.
+pub struct WriteBuffer {
+    below: Arc<dyn Media>,
+    common: Arc<Common>,
+    found: Found,
+    memory: OnceLock<Memory>,
+    table: Mutex<Table>,
+    /// A slot is busy no more.
+    ended: Condvar,
+    counters: Counters,
+    /// Why it is not used.
+    off: Mutex<Option<String>>,
+}
+
+/// The grains of a part of a window; none if it has some only in part.
+fn grains(within: usize, length: usize) -> Option<(usize, usize)> {
+    let grain = GRAIN_BYTES as usize;
+    let is_whole = within.is_multiple_of(grain) && length.is_multiple_of(grain);
+    is_whole.then_some((within / grain, (within + length) / grain))
+}
+
+fn length_of(slices: &[IoSlice<'_>]) -> usize {
+    slices.iter().map(|slice| slice.len()).sum()
+}
+
+impl WriteBuffer {
+    /// Puts what a process that died left to be written to its media; the buffer is not used yet.
+    fn over(below: Arc<dyn Media>, common: Arc<Common>) -> io::Result<WriteBuffer> {
+        let found = mark::recover(&*below, &*common.memories)?;
+        let off = below.why_no_buffer();
+        Ok(WriteBuffer {
+            below,
+            common,
+            found,
+            memory: OnceLock::new(),
+            table: Mutex::new(Table::default()),
+            ended: Condvar::new(),
+            counters: Counters::default(),
+            off: Mutex::new(off),
+        })
+    }
+
+    /// What the last use of the media left.
+    pub fn found(&self) -> &Found {
+        &self.found
+    }
+
+    /// Makes a memory and says so on the media, if that can be and was not done yet.
+    fn begin(&self) {
+        let mut off = self.off.lock();
+        if off.is_some() || self.memory.get().is_some() || self.common.slots_max() == 0 {
+            return;
+        }
+        match mark::begin(&*self.below, &self.common) {
+            // It has no label: it may get one.
+            Ok(None) => {}
+            Ok(Some(memory)) => {
+                let set = self.memory.set(memory);
+                assert!(set.is_ok(), "begun once");
+            }
+            Err(why) => *off = Some(why),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock()
+    }
+
+    /// Fails after a write to the media has failed.
+    fn check(table: &Table) -> io::Result<()> {
+        match &table.failed {
+            None => Ok(()),
+            Some(why) => Err(io::Error::other(format!("an earlier write failed: {why}"))),
+        }
+    }
+
+    /// Puts a part of a window into its slot; `false` if it has none and gets none.
+    fn put(
+        &self,
+        memory: &dyn SharedMemory,
+        (window, within): (u64, usize),
+        slices: &[IoSlice<'_>],
+    ) -> io::Result<bool> {
+        let length = length_of(slices);
+        let at = window * WINDOW_BYTES + within as u64;
+        let mut table = self.lock();
+        WriteBuffer::check(&table)?;
+        let whole = grains(within, length).filter(|_| table.is_allocated(at, length as u64));
+        let slot = match (table.slot_of(window), whole) {
+            (Some(slot), Some(_)) => slot,
+            (Some(slot), None) => {
+                // It goes past the slot, which has to forget what it had there.
+                drop(table);
+                self.give_up(memory, slot, (window, within, length), true)?;
+                return Ok(false);
+            }
+            (None, Some(_)) if within == 0 => match table.take(window) {
+                Taken::Free(slot) => {
+                    set_window(memory.words(slot), window);
+                    slot
+                }
+                Taken::None => {
+                    self.counters.passed_by.fetch_add(length as u64, Ordering::Relaxed);
+                    drop(table);
+                    self.common.ring();
+                    return Ok(false);
+                }
+            },
+            (None, _) => return Ok(false),
+        };
+        table.pin(slot);
+        let (first, end) = whole.expect("seen above");
+        let is_needed = table.has_any(slot, (first, end));
+        drop(table);
+        let put = memory.write(slot, within, slices, is_needed);
+        if put.is_ok() {
+            set_dirty(memory.words(slot), first, end);
+        }
+        let mut table = self.lock();
+        table.unpin(slot);
+        if let Err(e) = put {
+            table.failed.get_or_insert_with(|| e.to_string());
+            return Err(e);
+        }
+        self.counters.buffered.fetch_add(length as u64, Ordering::Relaxed);
+        let calls = table.filled(slot, (first, end));
+        drop(table);
+        if calls {
+            self.common.ring();
+        }
+        Ok(true)
+    }
+
+    /// Has the right to write a slot to the media, once nobody else has; none if it is not this
+    /// window's any more.
+    fn take_busy(&self, slot: usize, window: u64) -> Option<MutexGuard<'_, Table>> {
+        let mut table = self.lock();
+        while table.slot_of(window) == Some(slot) && table.is_busy(slot) {
+            self.ended.wait(&mut table);
+        }
+        if table.slot_of(window) != Some(slot) {
+            return None;
+        }
+        table.set_busy(slot, true);
+        Some(table)
+    }
+
+    fn end_busy(&self, slot: usize, mut table: MutexGuard<'_, Table>) {
+        table.set_busy(slot, false);
+        drop(table);
+        self.ended.notify_all();
+    }
+
+    /// Writes what of a slot waits to the media. The caller has made it busy.
+    fn write_out(&self, memory: &dyn SharedMemory, slot: usize, window: u64) -> io::Result<()> {
+        let words = memory.words(slot);
+        begin_writing(words);
+        let mut written = 0;
+        let outcome = runs(&writing(words)).into_iter().try_for_each(|(first, end)| {
+            let grain = GRAIN_BYTES as usize;
+            let (first, end) = self.lock().whole_blocks(slot, (first, end));
+            let part = first * grain..end * grain;
+            written += part.len() as u64;
+            let at = window * WINDOW_BYTES + part.start as u64;
+            memory.put(slot, part, &*self.below, at)
+        });
+        match &outcome {
+            Ok(()) => end_writing(words),
+            Err(_) => undo_writing(words),
+        }
+        self.counters.written.fetch_add(written, Ordering::Relaxed);
+        outcome
+    }
+
+    /// Writes a slot to the media, if it has anything that waits.
+    fn write_slot(&self, memory: &dyn SharedMemory, slot: usize, window: u64) -> io::Result<()> {
+        let Some(mut table) = self.take_busy(slot, window) else { return Ok(()) };
+        let waits = table.take_dirty(slot);
+        drop(table);
+        let outcome = if waits { self.write_out(memory, slot, window) } else { Ok(()) };
+        let mut table = self.lock();
+        if let Err(e) = &outcome {
+            table.failed.get_or_insert_with(|| e.to_string());
+            table.set_dirty(slot);
+        }
+        self.end_busy(slot, table);
+        outcome
+    }
+
+    /// Forgets a part of a window, so that what is written past the slot counts. What waits of it
+    /// is written before, or forgotten as well if it is not `needed` any more.
+    fn give_up(
+        &self,
+        memory: &dyn SharedMemory,
+        slot: usize,
+        (window, within, length): (u64, usize, usize),
+        needed: bool,
+    ) -> io::Result<()> {
+        let Some(mut table) = self.take_busy(slot, window) else { return Ok(()) };
+        if needed {
+            table.take_dirty(slot);
+        }
+        let grain = GRAIN_BYTES as usize;
+        let (first, end) = match needed {
+            true => (within / grain, (within + length).div_ceil(grain)),
+            false => (within.div_ceil(grain), (within + length) / grain),
+        };
+        drop(table);
+        let words = memory.words(slot);
+        let outcome = match needed {
+            true => self.write_out(memory, slot, window),
+            false => {
+                forget_dirty(words, first, end.max(first));
+                Ok(())
+            }
+        };
+        let mut table = self.lock();
+        match &outcome {
+            Ok(()) => table.forget(slot, (first, end.max(first))),
+            Err(e) => {
+                table.failed.get_or_insert_with(|| e.to_string());
+                table.set_dirty(slot);
+            }
+        }
+        self.end_busy(slot, table);
+        outcome
+    }
+
+    /// Gives up a range in all slots.
+    fn give_up_range(&self, offset: u64, length: u64, needed: bool) -> io::Result<()> {
+        let Some(memory) = self.memory.get() else { return Ok(()) };
+        let there = self.lock().slots_within(offset, length);
+        for (slot, window) in there {
+            let begin = window * WINDOW_BYTES;
+            let first = offset.max(begin) - begin;
+            let end = (offset + length).min(begin + WINDOW_BYTES) - begin;
+            let part = (window, size(first), size(end - first));
+            self.give_up(&*memory.slots, slot, part, needed)?;
+        }
+        Ok(())
+    }
+
+    /// Writes one slot that is full or has waited long; whether there was one.
+    fn write_one(&self) -> bool {
+        let Some(memory) = self.memory.get() else { return false };
+        let Some((slot, window)) = self.lock().next_listed() else { return false };
+        // A failure is kept, and told to the next who writes or syncs.
+        let _ = self.write_slot(&*memory.slots, slot, window);
+        true
+    }
+
+    /// Makes a slot, if few are free; whether it did.
+    fn grow(&self) -> bool {
+        let Some(memory) = self.memory.get() else { return false };
+        if self.lock().free_count() >= FREE_SLOTS || !self.common.reserve() {
+            return false;
+        }
+        if memory.slots.grow().is_err() {
+            self.common.lower_budget();
+            return false;
+        }
+        self.lock().add();
+        true
+    }
+
+    /// Comes into use, and lists what has waited long; whether anything waits.
+    fn tick(&self) -> bool {
+        self.begin();
+        self.lock().tick()
+    }
+
+    /// Reads a part of a window: from the slot, as far as that has it.
+    fn read_part(
+        &self,
+        memory: &dyn SharedMemory,
+        (window, within): (u64, usize),
+        buffer: &mut [u8],
+        below: &mut dyn FnMut(u64, &mut [u8]) -> io::Result<bool>,
+    ) -> io::Result<bool> {
+        let at = window * WINDOW_BYTES + within as u64;
+        let length = buffer.len();
+        let there = {
+            let mut table = self.lock();
+            table.slot_of(window).map(|slot| {
+                let there = table.valid_runs(slot, within, length);
+                table.pin(slot);
+                (slot, there)
+            })
+        };
+        let Some((slot, there)) = there else { return below(at, buffer) };
+        let is_all = there[..] == [(within, within + length)];
+        let mut outcome = if is_all { Ok(true) } else { below(at, buffer) };
+        if let Ok(true) = outcome {
+            for (first, end) in there {
+                let part = &mut buffer[first - within..end - within];
+                if let Err(e) = memory.read(slot, first, part) {
+                    outcome = Err(e);
+                    break;
+                }
+            }
+        }
+        self.lock().unpin(slot);
+        outcome
+    }
+
+    fn read_with(
+        &self,
+        offset: u64,
+        buffer: &mut [u8],
+        below: &mut dyn FnMut(u64, &mut [u8]) -> io::Result<bool>,
+    ) -> io::Result<bool> {
+        let length = buffer.len() as u64;
+        let end = offset.checked_add(length).filter(|&end| end <= self.len_bytes());
+        let memory = self.memory.get().filter(|_| end.is_some());
+        let is_one = length > 0 && offset / WINDOW_BYTES == (offset + (length - 1)) / WINDOW_BYTES;
+        let looks = |_: &&Memory| is_one || self.lock().has_within(offset, length);
+        let Some(memory) = memory.filter(looks) else {
+            return below(offset, buffer);
+        };
+        let mut rest = buffer;
+        for (window, within, length) in parts(offset, length) {
+            let (part, after) = rest.split_at_mut(length);
+            rest = after;
+            if !self.read_part(&*memory.slots, (window, within), part, below)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Why it is not used.
+    fn why_off(&self) -> Option<String> {
+        if self.memory.get().is_some() {
+            return None;
+        }
+        let why = || match self.common.slots_max() {
+            0 => "there is no memory for it",
+            _ => "it was not begun yet, or there is no label",
+        };
+        Some(self.off.lock().clone().unwrap_or_else(|| why().to_owned()))
+    }
+
+    /// How it stands.
+    fn status(&self) -> BufferStatus {
+        let table = self.lock();
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        BufferStatus {
+            media: self.below.name().to_owned(),
+            is_used: self.memory.get().is_some(),
+            off: self.why_off(),
+            place: self.memory.get().map(|memory| memory.mark.place.clone()),
+            slots_bytes: table.slot_count() as u64 * WINDOW_BYTES,
+            waiting_bytes: table.dirty_count() as u64 * WINDOW_BYTES,
+            buffered_bytes: count(&self.counters.buffered),
+            written_bytes: count(&self.counters.written),
+            passed_by_bytes: count(&self.counters.passed_by),
+            failed: table.failed.clone(),
+        }
+    }
+}
+
+fn size(n: u64) -> usize {
+    usize::try_from(n).expect("within a window")
+}
+
+impl Drop for WriteBuffer {
+    fn drop(&mut self) {
+        let Some(memory) = self.memory.get() else { return };
+        self.common.give_back(memory.slots.slots());
+        // What cannot be written stays in the memory, and the mark says so.
+        if self.sync().is_ok() {
+            mark::end(&*self.below, &*self.common.memories, &memory.mark);
+        }
+    }
+}
+
+impl Media for WriteBuffer {
+    fn len_bytes(&self) -> u64 {
+        self.below.len_bytes()
+    }
+
+    fn lengthen(&self, len_bytes: Option<u64>) -> io::Result<u64> {
+        self.below.lengthen(len_bytes)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let below = &mut |at: u64, part: &mut [u8]| self.below.read_at(at, part).map(|()| true);
+        self.read_with(offset, buffer, below).map(|_| ())
+    }
+
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<bool> {
+        self.read_with(offset, buffer, &mut |at, part| self.below.try_read_at(at, part))
+    }
+
+    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
+        let length = length_of(slices) as u64;
+        let end = offset.checked_add(length).filter(|&end| end <= self.len_bytes());
+        let Some(memory) = self.memory.get().filter(|_| end.is_some()) else {
+            return self.below.write_at(offset, slices);
+        };
+        let mut done = 0;
+        for (window, within, length) in parts(offset, length) {
+            let part = slices_of(slices, done..done + length);
+            if !self.put(&*memory.slots, (window, within), &part)? {
+                self.below.write_at(window * WINDOW_BYTES + within as u64, &part)?;
+            }
+            done += length;
+        }
+        Ok(())
+    }
+
+    fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
+        WriteBuffer::check(&self.lock())?;
+        self.give_up_range(offset, length_of(slices) as u64, true)?;
+        self.below.write_durable(offset, slices)
+    }
+
+    fn why_no_buffer(&self) -> Option<String> {
+        self.below.why_no_buffer()
+    }
+
+    fn identity(&self) -> u128 {
+        self.below.identity()
+    }
+
+    fn is_hole(&self, offset: u64, length_bytes: u64) -> bool {
+        // What waits is no hole yet, and none any more.
+        let waits = self.memory.get().is_some() && self.lock().has_within(offset, length_bytes);
+        !waits && self.below.is_hole(offset, length_bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if let Some(memory) = self.memory.get() {
+            let waiting = self.lock().waiting();
+            for (slot, window) in waiting {
+                self.write_slot(&*memory.slots, slot, window)?;
+            }
+            WriteBuffer::check(&self.lock())?;
+        }
+        self.below.sync()
+    }
+
+    fn allocate(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
+        self.below.allocate(offset, length_bytes)?;
+        self.lock().allocated(offset, length_bytes);
+        Ok(())
+    }
+
+    fn discard(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
+        self.lock().discarded(offset, length_bytes);
+        self.give_up_range(offset, length_bytes, false)?;
+        self.below.discard(offset, length_bytes)
+    }
+
+    fn name(&self) -> &str {
+        self.below.name()
+    }
+}

@@ -1,0 +1,324 @@
+//! Which slot has which window, and how it stands. What the media lack is in the shared words; this
+//! is what a process knows of it, and can do without.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
+
+use env::{GRAIN_BYTES, MAP_WORDS, WINDOW_BYTES};
+use smallvec::{SmallVec, smallvec};
+
+use super::words::{for_words, runs};
+
+/// Grains of a block of the media: what is written past a cache is cut at multiples of it.
+const BLOCK_GRAINS: usize = 4096 / GRAIN_BYTES as usize;
+const WINDOW_GRAINS: usize = (WINDOW_BYTES / GRAIN_BYTES) as usize;
+/// What waits is written once nothing was added for so many ticks.
+const IDLE_TICKS: u64 = 2;
+/// What waits is written after so many ticks in any case.
+const OLD_TICKS: u64 = 10;
+/// Slots that are looked at for one that can be used again, at most.
+const LOOKED_MAX: usize = 64;
+
+/// The windows of a range that is not empty.
+fn windows(offset: u64, length: u64) -> RangeInclusive<u64> {
+    offset / WINDOW_BYTES..=(offset + (length - 1)) / WINDOW_BYTES
+}
+
+#[derive(Debug)]
+struct Slot {
+    window: Option<u64>,
+    /// The grains that it has as they are, on the media or not.
+    valid: Box<[u64; MAP_WORDS]>,
+    /// Those who read or write its bytes.
+    pins: u32,
+    is_busy: bool,
+    is_dirty: bool,
+    /// It is in `listed`.
+    is_listed: bool,
+    /// It was read since it was looked at for being used again.
+    was_read: bool,
+    /// The ticks at which it was last written, and became dirty.
+    written: u64,
+    dirty_since: u64,
+}
+
+/// A slot for a window that has none.
+pub(super) enum Taken {
+    /// This one; it has nothing.
+    Free(usize),
+    /// None can be used again now.
+    None,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    slots: Vec<Slot>,
+    by_window: BTreeMap<u64, usize>,
+    free: Vec<usize>,
+    /// Slots with a window, in the order in which they are looked at for being used again.
+    order: VecDeque<usize>,
+    /// Slots to be written to the media.
+    listed: VecDeque<usize>,
+    ticks: u64,
+    /// How many slots are dirty.
+    dirty: usize,
+    /// Ranges of the media that were allocated: end by beginning.
+    allocated: BTreeMap<u64, u64>,
+    pub(super) failed: Option<String>,
+}
+
+impl Table {
+    pub(super) fn slot_of(&self, window: u64) -> Option<usize> {
+        self.by_window.get(&window).copied()
+    }
+
+    /// A slot for a window that has none.
+    pub(super) fn take(&mut self, window: u64) -> Taken {
+        let Some(slot) = self.free.pop().or_else(|| self.used_again()) else { return Taken::None };
+        let one = &mut self.slots[slot];
+        assert!(one.pins == 0 && !one.is_busy && !one.is_dirty, "a slot that nobody needs");
+        one.window = Some(window);
+        one.valid.fill(0);
+        one.was_read = false;
+        self.by_window.insert(window, slot);
+        self.order.push_back(slot);
+        Taken::Free(slot)
+    }
+
+    /// Takes a slot from its window.
+    fn used_again(&mut self) -> Option<usize> {
+        for _ in 0..self.order.len().min(LOOKED_MAX) {
+            let slot = self.order.pop_front()?;
+            let one = &mut self.slots[slot];
+            let is_needed = one.pins > 0 || one.is_busy || one.is_dirty;
+            if is_needed || std::mem::take(&mut one.was_read) {
+                self.order.push_back(slot);
+                continue;
+            }
+            if let Some(window) = one.window.take() {
+                self.by_window.remove(&window);
+            }
+            return Some(slot);
+        }
+        None
+    }
+
+    /// A slot more.
+    pub(super) fn add(&mut self) {
+        self.free.push(self.slots.len());
+        self.slots.push(Slot {
+            window: None,
+            valid: Box::new([0; MAP_WORDS]),
+            pins: 0,
+            is_busy: false,
+            is_dirty: false,
+            is_listed: false,
+            was_read: false,
+            written: 0,
+            dirty_since: 0,
+        });
+    }
+
+    pub(super) fn pin(&mut self, slot: usize) {
+        self.slots[slot].pins += 1;
+    }
+
+    pub(super) fn unpin(&mut self, slot: usize) {
+        let pins = &mut self.slots[slot].pins;
+        *pins = pins.checked_sub(1).expect("pinned before");
+    }
+
+    pub(super) fn is_busy(&self, slot: usize) -> bool {
+        self.slots[slot].is_busy
+    }
+
+    pub(super) fn set_busy(&mut self, slot: usize, is_busy: bool) {
+        let one = &mut self.slots[slot];
+        assert!(one.is_busy != is_busy, "one at a time");
+        one.is_busy = is_busy;
+    }
+
+    /// Grains were put into a slot; whether somebody is to look.
+    pub(super) fn filled(&mut self, slot: usize, (first, end): (usize, usize)) -> bool {
+        let is_first = self.dirty == 0;
+        let one = &mut self.slots[slot];
+        for_words(first, end, |word, bits| one.valid[word] |= bits);
+        self.set_dirty(slot);
+        let is_full = end == WINDOW_GRAINS;
+        let one = &mut self.slots[slot];
+        one.written = self.ticks;
+        if is_full && !one.is_listed {
+            one.is_listed = true;
+            self.listed.push_back(slot);
+        }
+        is_full || is_first
+    }
+
+    pub(super) fn set_dirty(&mut self, slot: usize) {
+        let one = &mut self.slots[slot];
+        if !one.is_dirty {
+            (one.is_dirty, one.dirty_since) = (true, self.ticks);
+            self.dirty += 1;
+        }
+    }
+
+    /// What waits in a slot is about to be written; whether any does.
+    pub(super) fn take_dirty(&mut self, slot: usize) -> bool {
+        let waits = std::mem::take(&mut self.slots[slot].is_dirty);
+        self.dirty -= usize::from(waits);
+        waits
+    }
+
+    /// A slot has not got these grains any more.
+    pub(super) fn forget(&mut self, slot: usize, (first, end): (usize, usize)) {
+        let valid = &mut self.slots[slot].valid;
+        for_words(first, end, |word, bits| valid[word] &= !bits);
+    }
+
+    /// Grains that are to be written, with those beside them that make whole blocks of them.
+    pub(super) fn whole_blocks(&self, slot: usize, (first, end): (usize, usize)) -> (usize, usize) {
+        let from = first / BLOCK_GRAINS * BLOCK_GRAINS;
+        let to = end.next_multiple_of(BLOCK_GRAINS);
+        let first = if self.has(slot, (from, first)) { from } else { first };
+        let end = if self.has(slot, (end, to)) { to } else { end };
+        (first, end)
+    }
+
+    /// Whether a slot has any of these grains.
+    pub(super) fn has_any(&self, slot: usize, (first, end): (usize, usize)) -> bool {
+        let mut has = false;
+        let valid = &self.slots[slot].valid;
+        for_words(first, end, |word, bits| has |= valid[word] & bits != 0);
+        has
+    }
+
+    fn has(&self, slot: usize, (first, end): (usize, usize)) -> bool {
+        let mut has = true;
+        let valid = &self.slots[slot].valid;
+        for_words(first, end, |word, bits| has &= valid[word] & bits == bits);
+        has
+    }
+
+    /// The parts of a part of a window that a slot has, in bytes of the window.
+    pub(super) fn valid_runs(
+        &mut self,
+        slot: usize,
+        within: usize,
+        length: usize,
+    ) -> SmallVec<[(usize, usize); 2]> {
+        let grain = GRAIN_BYTES as usize;
+        let (first, end) = (within / grain, (within + length).div_ceil(grain));
+        self.slots[slot].was_read = true;
+        if self.has(slot, (first, end)) {
+            return smallvec![(within, within + length)];
+        }
+        let all = runs(&self.slots[slot].valid[..]).into_iter();
+        let cut = all
+            .map(|(first, end)| ((first * grain).max(within), (end * grain).min(within + length)));
+        cut.filter(|(first, end)| first < end).collect()
+    }
+
+    /// Whether any slot has a window of a range.
+    pub(super) fn has_within(&self, offset: u64, length: u64) -> bool {
+        length > 0 && self.by_window.range(windows(offset, length)).next().is_some()
+    }
+
+    /// The slots with windows of a range.
+    pub(super) fn slots_within(&self, offset: u64, length: u64) -> Vec<(usize, u64)> {
+        if length == 0 {
+            return Vec::new();
+        }
+        let all = self.by_window.range(windows(offset, length));
+        all.map(|(&window, &slot)| (slot, window)).collect()
+    }
+
+    /// The slots of which something waits or is on its way, in the order of their windows.
+    pub(super) fn waiting(&self) -> Vec<(usize, u64)> {
+        let all = self.slots.iter().enumerate();
+        let waits = all.filter(|(_, slot)| slot.is_dirty || slot.is_busy);
+        let mut waiting: Vec<_> =
+            waits.filter_map(|(slot, one)| Some((slot, one.window?))).collect();
+        waiting.sort_by_key(|&(_, window)| window);
+        waiting
+    }
+
+    /// The next slot that is to be written to the media.
+    pub(super) fn next_listed(&mut self) -> Option<(usize, u64)> {
+        if self.failed.is_some() {
+            return None;
+        }
+        while let Some(slot) = self.listed.pop_front() {
+            let one = &mut self.slots[slot];
+            one.is_listed = false;
+            if let Some(window) = one.window.filter(|_| one.is_dirty && !one.is_busy) {
+                return Some((slot, window));
+            }
+        }
+        None
+    }
+
+    /// Time goes on: lists what has waited long. Whether anything waits still.
+    pub(super) fn tick(&mut self) -> bool {
+        self.ticks += 1;
+        if self.dirty == 0 {
+            return false;
+        }
+        for (number, slot) in self.slots.iter_mut().enumerate().filter(|(_, slot)| slot.is_dirty) {
+            let is_due = self.ticks >= slot.written + IDLE_TICKS
+                || self.ticks >= slot.dirty_since + OLD_TICKS;
+            if is_due && !slot.is_listed {
+                slot.is_listed = true;
+                self.listed.push_back(number);
+            }
+        }
+        true
+    }
+
+    pub(super) fn free_count(&self) -> usize {
+        self.free.len()
+    }
+
+    pub(super) fn slot_count(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn dirty_count(&self) -> usize {
+        self.dirty
+    }
+
+    /// A range of the media has its space.
+    pub(super) fn allocated(&mut self, offset: u64, length: u64) {
+        let (mut first, mut end) = (offset, offset + length);
+        // Those that it meets or touches become one with it.
+        while let Some((&at, &to)) = self.allocated.range(..=end).next_back() {
+            if to < first {
+                break;
+            }
+            (first, end) = (first.min(at), end.max(to));
+            self.allocated.remove(&at);
+        }
+        self.allocated.insert(first, end);
+    }
+
+    /// A range has its space no more.
+    pub(super) fn discarded(&mut self, offset: u64, length: u64) {
+        let end = offset + length;
+        while let Some((&at, &to)) = self.allocated.range(..end).next_back() {
+            if to <= offset {
+                break;
+            }
+            self.allocated.remove(&at);
+            if to > end {
+                self.allocated.insert(end, to);
+            }
+            if at < offset {
+                self.allocated.insert(at, offset);
+            }
+        }
+    }
+
+    pub(super) fn is_allocated(&self, offset: u64, length: u64) -> bool {
+        let before = self.allocated.range(..=offset).next_back();
+        before.is_some_and(|(_, &end)| offset + length <= end)
+    }
+}

@@ -1,0 +1,303 @@
+//! Shared memory that is a file on a tmpfs: it is there as long as the machine runs.
+//!
+//! The file begins with a page that says whose it is; then come the slots, each two pages with its
+//! words and then the bytes of a window. A slot's memory is reserved before it is touched, so a
+//! tmpfs that is full is an error of [`SharedMemory::grow`] and no signal.
+
+#![expect(unsafe_code, reason = "the file is mapped; what is said of it stands beside each use")]
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::locked::LockedFile;
+use crate::shared_memory::{
+    Owner, SLOT_WORDS, SharedMemories, SharedMemory, SlotWords, WINDOW_BYTES,
+};
+use crate::{Media, file};
+
+const PAGE_BYTES: usize = 4096;
+/// Bytes before the window in a slot: its words.
+const WORDS_BYTES: usize = 2 * PAGE_BYTES;
+const SLOT_BYTES: usize = WORDS_BYTES + WINDOW_BYTES as usize;
+const _: () = assert!(SLOT_WORDS * 8 <= WORDS_BYTES);
+/// `HINDWMEM`, as bytes.
+const MAGIC: u64 = u64::from_le_bytes(*b"HINDWMEM");
+/// The version of the file.
+const VERSION: u64 = 1;
+/// Words of the first page: magic, version, slots that can be, slots that there are, tag, media.
+const HEAD_WORDS: usize = 8;
+const SLOTS_WORD: usize = 3;
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+/// How every file of ours begins.
+const NAME: &str = "hindsight-write-";
+
+/// Memories in a directory.
+#[derive(Debug)]
+pub struct Tmpfs {
+    dir: PathBuf,
+}
+
+impl Tmpfs {
+    /// Those in `dir`.
+    #[must_use]
+    pub fn new(dir: &Path) -> Tmpfs {
+        Tmpfs { dir: dir.to_owned() }
+    }
+
+    /// Gives back the memory of slots that have nothing to be written, of memories that no process
+    /// holds. What a killed process left to be written stays, until its media are opened again.
+    pub fn trim(&self) {
+        let Ok(entries) = std::fs::read_dir(&self.dir) else { return };
+        let names = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        let is_ours = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.starts_with(NAME))
+        };
+        for path in names.filter(is_ours) {
+            // One that is held, or not to be read by us, is not ours to look at.
+            let _ = trim(&path);
+        }
+    }
+}
+
+fn trim(path: &Path) -> io::Result<()> {
+    let file = LockedFile::exclusive(OpenOptions::new().read(true).write(true).open(path)?)?;
+    let head = read_head(&file)?;
+    for slot in 0..usize_of(head[SLOTS_WORD]) {
+        let at = (PAGE_BYTES + slot * SLOT_BYTES) as u64;
+        let words = read_words::<SLOT_WORDS>(&file, at)?;
+        if words[1..].iter().all(|&word| word == 0) {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            rustix::fs::fallocate(&*file, flags, at, SLOT_BYTES as u64)?;
+        }
+    }
+    Ok(())
+}
+
+impl SharedMemories for Tmpfs {
+    fn boot(&self) -> u128 {
+        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+        u128::from_str_radix(&digits, 16).unwrap_or(0)
+    }
+
+    fn place(&self, tag: u128) -> Result<String, String> {
+        let dir = self.dir.display();
+        let found = rustix::fs::statfs(&self.dir).map_err(|e| format!("{dir}: {e}"))?;
+        if u64::try_from(found.f_type) != Ok(TMPFS_MAGIC) {
+            return Err(format!("{dir} is no tmpfs"));
+        }
+        Ok(self.dir.join(format!("{NAME}{tag:032x}")).display().to_string())
+    }
+
+    fn create(
+        &self,
+        place: &str,
+        owner: Owner,
+        slots_max: usize,
+    ) -> io::Result<Box<dyn SharedMemory>> {
+        let options =
+            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).clone();
+        let file = LockedFile::exclusive(options.open(place)?)?;
+        let made = TmpfsMemory::make(file, owner, slots_max);
+        if made.is_err() {
+            let _ = std::fs::remove_file(place);
+        }
+        Ok(Box::new(made?))
+    }
+
+    fn open(&self, place: &str) -> io::Result<Option<Box<dyn SharedMemory>>> {
+        let file = match OpenOptions::new().read(true).write(true).open(place) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        // Who holds it looks at it for an instant (`Tmpfs::trim`): its owner is dead.
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+        let file = LockedFile::exclusive(file)?;
+        Ok(Some(Box::new(TmpfsMemory::found(file)?)))
+    }
+
+    fn remove(&self, place: &str) -> io::Result<()> {
+        std::fs::remove_file(place)
+    }
+}
+
+/// A memory that is mapped.
+struct TmpfsMemory {
+    file: LockedFile,
+    owner: Owner,
+    map: *mut u8,
+    map_bytes: usize,
+    slots_max: usize,
+    slots: AtomicUsize,
+    growing: Mutex<()>,
+}
+
+// SAFETY: the mapping belongs to no thread. Its words are only used as atomics, and its bytes are
+// copied in and out, never referred to.
+unsafe impl Send for TmpfsMemory {}
+// SAFETY: as above.
+unsafe impl Sync for TmpfsMemory {}
+
+impl TmpfsMemory {
+    fn make(file: LockedFile, owner: Owner, slots_max: usize) -> io::Result<TmpfsMemory> {
+        let bytes = PAGE_BYTES + slots_max * SLOT_BYTES;
+        file.set_len(bytes as u64)?;
+        rustix::fs::fallocate(&*file, FallocateFlags::empty(), 0, PAGE_BYTES as u64)?;
+        let halves = |n: u128| [n as u64, (n >> 64) as u64];
+        let [tag, media] = [owner.tag, owner.media].map(halves);
+        let head = [MAGIC, VERSION, slots_max as u64, 0, tag[0], tag[1], media[0], media[1]];
+        let bytes: Vec<u8> = head.iter().flat_map(|word| word.to_le_bytes()).collect();
+        file.write_all_at(&bytes, 0)?;
+        TmpfsMemory::found(file)
+    }
+
+    fn found(file: LockedFile) -> io::Result<TmpfsMemory> {
+        let head = read_head(&file)?;
+        let (slots_max, slots) = (usize_of(head[2]), usize_of(head[SLOTS_WORD]));
+        let map_bytes = PAGE_BYTES + slots_max * SLOT_BYTES;
+        let flags = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, of a file that has so many bytes and is cut by nobody: it is
+        // locked, and its name is ours.
+        let map = unsafe {
+            rustix::mm::mmap(ptr::null_mut(), map_bytes, flags, MapFlags::SHARED, &*file, 0)?
+        };
+        let half = |at: usize| u128::from(head[at]) | u128::from(head[at + 1]) << 64;
+        Ok(TmpfsMemory {
+            file,
+            owner: Owner { tag: half(4), media: half(6) },
+            map: map.cast(),
+            map_bytes,
+            slots_max,
+            slots: AtomicUsize::new(slots),
+            growing: Mutex::new(()),
+        })
+    }
+
+    /// Where a part of a slot's window is in the file.
+    fn place(&self, slot: usize, part: &Range<usize>) -> usize {
+        assert!(slot < self.slots() && part.end <= WINDOW_BYTES as usize, "within a slot");
+        PAGE_BYTES + slot * SLOT_BYTES + WORDS_BYTES + part.start
+    }
+}
+
+impl Drop for TmpfsMemory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nothing borrows from it any more.
+        let _ = unsafe { rustix::mm::munmap(self.map.cast(), self.map_bytes) };
+    }
+}
+
+impl SharedMemory for TmpfsMemory {
+    fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    fn slots(&self) -> usize {
+        self.slots.load(Ordering::Acquire)
+    }
+
+    fn grow(&self) -> io::Result<()> {
+        let _one = self.growing.lock();
+        let slot = self.slots();
+        if slot == self.slots_max {
+            return Err(io::Error::new(io::ErrorKind::StorageFull, "it has all its slots"));
+        }
+        let at = (PAGE_BYTES + slot * SLOT_BYTES) as u64;
+        let none = FallocateFlags::empty();
+        rustix::fs::fallocate(&*self.file, none, at, SLOT_BYTES as u64)?;
+        // Its pages are mapped now rather than one by one at their first use.
+        let all = Advice::LinuxPopulateWrite;
+        // SAFETY: within the mapping; nothing that is there changes.
+        let _ = unsafe {
+            rustix::mm::madvise(
+                self.map.add(PAGE_BYTES + slot * SLOT_BYTES).cast(),
+                SLOT_BYTES,
+                all,
+            )
+        };
+        self.file.write_all_at(&(slot as u64 + 1).to_le_bytes(), (SLOTS_WORD * 8) as u64)?;
+        self.slots.store(slot + 1, Ordering::Release);
+        Ok(())
+    }
+
+    fn words(&self, slot: usize) -> &SlotWords {
+        assert!(slot < self.slots(), "a slot that is there");
+        let at = PAGE_BYTES + slot * SLOT_BYTES;
+        // SAFETY: a page within the mapping, aligned, that is only used as these atomics.
+        unsafe { &*self.map.add(at).cast::<[AtomicU64; SLOT_WORDS]>() }
+    }
+
+    fn write(
+        &self,
+        slot: usize,
+        offset: usize,
+        slices: &[IoSlice<'_>],
+        is_needed: bool,
+    ) -> io::Result<()> {
+        let length: usize = slices.iter().map(|slice| slice.len()).sum();
+        let mut at = self.place(slot, &(offset..offset + length));
+        if is_needed {
+            // The kernel ends no process within a page.
+            return file::write_all(&self.file, at as u64, slices);
+        }
+        for slice in slices {
+            // SAFETY: within the mapping, which no slice of a caller is in. No reader wants what is
+            // there before this returns.
+            unsafe { ptr::copy_nonoverlapping(slice.as_ptr(), self.map.add(at), slice.len()) };
+            at += slice.len();
+        }
+        Ok(())
+    }
+
+    fn read(&self, slot: usize, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
+        let at = self.place(slot, &(offset..offset + buffer.len()));
+        // SAFETY: within the mapping, which no buffer of a caller is in. Where somebody writes to
+        // what is read the reader gets old bytes and new ones, as from a file.
+        unsafe { ptr::copy_nonoverlapping(self.map.add(at), buffer.as_mut_ptr(), buffer.len()) };
+        Ok(())
+    }
+
+    fn put(&self, slot: usize, part: Range<usize>, media: &dyn Media, at: u64) -> io::Result<()> {
+        let from = self.place(slot, &part);
+        // SAFETY: within the mapping. The media hand the bytes to the kernel, and do not look at
+        // them: another thread may have it write there meanwhile.
+        let bytes = unsafe { std::slice::from_raw_parts(self.map.add(from), part.len()) };
+        media.write_direct(at, bytes)
+    }
+}
+
+/// The head of a file, whose lengths fit each other.
+fn read_head(file: &File) -> io::Result<[u64; HEAD_WORDS]> {
+    let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what);
+    let head = read_words::<HEAD_WORDS>(file, 0)?;
+    if head[0] != MAGIC || head[1] != VERSION {
+        return Err(wrong("it is no memory of a write buffer, or of another version"));
+    }
+    let bytes = head[2].checked_mul(SLOT_BYTES as u64).map(|bytes| bytes + PAGE_BYTES as u64);
+    if bytes != Some(file.metadata()?.len()) || head[SLOTS_WORD] > head[2] {
+        return Err(wrong("it has not the length that it had"));
+    }
+    Ok(head)
+}
+
+fn read_words<const N: usize>(file: &File, at: u64) -> io::Result<[u64; N]> {
+    let mut bytes = vec![0; N * 8];
+    file.read_exact_at(&mut bytes, at)?;
+    let words = bytes.as_chunks::<8>().0;
+    Ok(std::array::from_fn(|i| u64::from_le_bytes(words[i])))
+}
+
+fn usize_of(n: u64) -> usize {
+    usize::try_from(n).expect("checked against the file's length")
+}

@@ -1,0 +1,101 @@
+//! The mark of a write buffer: a member of which some of what was acknowledged is elsewhere says
+//! so. `docs/format/write-buffer.md`.
+
+use crate::FORMAT_VERSION;
+use crate::checksum::{structure_crc, verify_crc};
+use crate::error::{Place, Result};
+use crate::field::{get, get_u32, get_u128, put, put_u128, verify_zero};
+
+/// Where the fields are.
+pub mod layout {
+    use crate::field::{Field, tile};
+
+    /// The whole structure.
+    pub const BYTES: usize = 512;
+    pub(crate) const MAGIC: Field = Field::new("magic", 0, 8);
+    pub(crate) const CRC: Field = Field::new("crc", 8, 4);
+    pub(crate) const FORMAT_VERSION: Field = Field::new("format_version", 12, 4);
+    pub(crate) const TAG: Field = Field::new("tag", 16, 16);
+    pub(crate) const BOOT: Field = Field::new("boot", 32, 16);
+    pub(crate) const ADDRESS: Field = Field::new("address", 48, 8);
+    pub(crate) const IN_USE: Field = Field::new("in_use", 56, 1);
+    pub(crate) const ZERO: Field = Field::new("zero", 57, 5);
+    pub(crate) const PLACE_BYTES: Field = Field::new("place_bytes", 62, 2);
+    pub(crate) const PLACE: Field = Field::new("place", 64, 448);
+    /// In order.
+    pub const FIELDS: &[Field] =
+        &[MAGIC, CRC, FORMAT_VERSION, TAG, BOOT, ADDRESS, IN_USE, ZERO, PLACE_BYTES, PLACE];
+    const _: () = assert!(tile(FIELDS, BYTES));
+}
+
+/// The magic: `HINDWBUF`, as bytes.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"HINDWBUF");
+const SALT: u32 = u32::from_le_bytes(*b"wbuf");
+/// Where it is on a member: in its label's MiB.
+pub const OFFSET: u64 = 384 << 10;
+/// Bytes of it: a sector, which is written whole or not at all.
+pub const BYTES: usize = layout::BYTES;
+/// The longest name of a place, in bytes.
+pub const PLACE_BYTES_MAX: usize = layout::PLACE.bytes;
+
+/// A mark.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The random number of the memory.
+    pub tag: u128,
+    /// The start of the machine in which it was made.
+    pub boot: u128,
+    /// Whether it may have what the member lacks.
+    pub in_use: bool,
+    /// Where the memory is.
+    pub place: String,
+}
+
+impl Mark {
+    /// Its bytes. Asserts that the place is not too long.
+    pub fn encode(&self) -> [u8; BYTES] {
+        assert!(self.place.len() <= PLACE_BYTES_MAX, "a place that fits");
+        let mut b = [0; BYTES];
+        put(&mut b, layout::MAGIC, MAGIC);
+        put(&mut b, layout::FORMAT_VERSION, u64::from(FORMAT_VERSION));
+        put_u128(&mut b, layout::TAG, self.tag);
+        put_u128(&mut b, layout::BOOT, self.boot);
+        put(&mut b, layout::ADDRESS, OFFSET);
+        put(&mut b, layout::IN_USE, u64::from(self.in_use));
+        put(&mut b, layout::PLACE_BYTES, self.place.len() as u64);
+        let place = layout::PLACE.offset..layout::PLACE.offset + self.place.len();
+        b[place].copy_from_slice(self.place.as_bytes());
+        let crc = structure_crc(SALT, &b, layout::CRC);
+        put(&mut b, layout::CRC, u64::from(crc));
+        b
+    }
+
+    /// Decodes a mark from its 512 bytes.
+    ///
+    /// # Errors
+    /// `NotThis`, `Checksum`, `Version` (in this order of checking), or `Invalid`.
+    pub fn decode(bytes: &[u8]) -> Result<Mark> {
+        let place = Place { structure: "mark of a write buffer", address: OFFSET };
+        let b = place.require_bytes(bytes, BYTES)?;
+        place.require_magic(get(b, layout::MAGIC), MAGIC)?;
+        verify_crc(place, SALT, b, layout::CRC)?;
+        place.require_version(get_u32(b, layout::FORMAT_VERSION))?;
+        verify_zero(place, b, layout::ZERO)?;
+        let address = get(b, layout::ADDRESS);
+        place.require(address == OFFSET, "its own address", address)?;
+        let in_use = get(b, layout::IN_USE);
+        place.require(in_use <= 1, "in_use of 0 or 1", in_use)?;
+        let length = get(b, layout::PLACE_BYTES);
+        place.require(length <= PLACE_BYTES_MAX as u64, "a place of at most 448 bytes", length)?;
+        let end = layout::PLACE.offset + usize::try_from(length).expect("checked");
+        let text = std::str::from_utf8(&b[layout::PLACE.offset..end]);
+        place.require(text.is_ok(), "a place in UTF-8", length)?;
+        place.require(b[end..].iter().all(|&byte| byte == 0), "zeros after it", length)?;
+        Ok(Mark {
+            tag: get_u128(b, layout::TAG),
+            boot: get_u128(b, layout::BOOT),
+            in_use: in_use == 1,
+            place: text.unwrap_or_default().to_owned(),
+        })
+    }
+}

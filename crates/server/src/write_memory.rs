@@ -1,0 +1,233 @@
+//! The write buffers of this process: their memory, and the threads that write what waits.
+//!
+//! A process has one memory for all members that it opens, so it stands in a static. Programs that
+//! only open a pool give it no threads: they put what a killed server left in its place, and no
+//! more.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use block::{BufferStatus, Found, WriteBuffers};
+use env::{FileMedia, Media, RealEntropy, Tmpfs};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::StartError;
+
+/// Where the memory is.
+const DIR: &str = "/dev/shm";
+/// A tmpfs that is smaller belongs to a container that was given none, and goes with it.
+const TMPFS_BYTES_MIN: u64 = 256 << 20;
+/// The default is this part of the memory that the process may have, within bounds.
+const PART_OF_MEMORY: u64 = 16;
+const BYTES_MIN: u64 = 64 << 20;
+const BYTES_MAX: u64 = 1 << 30;
+/// Threads that write what waits.
+const THREADS: usize = 2;
+/// What waits is looked at so often.
+const TICK: Duration = Duration::from_millis(100);
+/// So often while nothing waits.
+const IDLE: Duration = Duration::from_secs(1);
+
+static BUFFERS: LazyLock<WriteBuffers> = LazyLock::new(|| {
+    WriteBuffers::new(Box::new(Tmpfs::new(Path::new(DIR))), Box::new(RealEntropy::default()))
+});
+
+/// Opens a file or disk; what a server that was killed left to be written is there then.
+///
+/// # Errors
+/// As [`FileMedia::open`]; when what was left cannot be read or not be written.
+pub(crate) fn media_at(path: &Path) -> io::Result<Arc<dyn Media>> {
+    let media = BUFFERS.over(Arc::new(FileMedia::open(path)?))?;
+    let member = path.display();
+    match media.found() {
+        Found::Nothing => {}
+        Found::Written(bytes) => {
+            let text = "the server was killed; what waited in memory is in its place";
+            tracing::info!(%member, bytes, "{text}");
+        }
+        Found::Restarted => {
+            let text = "the machine stopped under the server; what was not flushed then is gone";
+            tracing::warn!(%member, "{text}");
+        }
+        Found::Lost(why) => {
+            let text = "the server was killed, and what was not flushed then is lost";
+            tracing::error!(%member, why, "{text}");
+        }
+    }
+    Ok(media)
+}
+
+/// How the write buffers stand.
+pub(crate) fn status() -> Vec<BufferStatus> {
+    BUFFERS.status()
+}
+
+/// Tells Prometheus how the write buffers of all members together stand.
+#[derive(Debug)]
+pub(crate) struct WriteBufferCollector;
+
+/// A number of a write buffer.
+struct Metric {
+    name: &'static str,
+    help: &'static str,
+    rises: bool,
+    value: fn(&BufferStatus) -> u64,
+}
+
+const METRICS: [Metric; 6] = [
+    Metric {
+        name: "hindsight_write_buffer_members",
+        help: "Members whose writes wait in a write buffer",
+        rises: false,
+        value: |status| u64::from(status.is_used),
+    },
+    Metric {
+        name: "hindsight_write_buffer_bytes",
+        help: "Memory of the write buffers",
+        rises: false,
+        value: |status| status.slots_bytes,
+    },
+    Metric {
+        name: "hindsight_write_buffer_waiting_bytes",
+        help: "Memory of write buffers in which something waits to be written",
+        rises: false,
+        value: |status| status.waiting_bytes,
+    },
+    Metric {
+        name: "hindsight_write_buffer_taken_bytes",
+        help: "Bytes that were put into write buffers",
+        rises: true,
+        value: |status| status.buffered_bytes,
+    },
+    Metric {
+        name: "hindsight_write_buffer_written_bytes",
+        help: "Bytes that were written from write buffers",
+        rises: true,
+        value: |status| status.written_bytes,
+    },
+    Metric {
+        name: "hindsight_write_buffer_passed_bytes",
+        help: "Bytes that found a write buffer full and went to the page cache",
+        rises: true,
+        value: |status| status.passed_by_bytes,
+    },
+];
+
+impl Collector for WriteBufferCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let all = BUFFERS.status();
+        for metric in METRICS {
+            let sum = all.iter().map(metric.value).sum::<u64>();
+            let encode = |encoder: &mut DescriptorEncoder<'_>, value: &dyn EncodeMetric| {
+                let kind = value.metric_type();
+                let descriptor = encoder.encode_descriptor(metric.name, metric.help, None, kind)?;
+                value.encode(descriptor)
+            };
+            match metric.rises {
+                true => encode(&mut encoder, &ConstCounter::new(sum))?,
+                false => encode(&mut encoder, &ConstGauge::new(sum))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of memory where none are set, and 0 with why if there can be none.
+fn default_bytes() -> Result<u64, String> {
+    let found = rustix::fs::statvfs(DIR).map_err(|e| format!("{DIR}: {e}"))?;
+    let tmpfs_bytes = found.f_blocks.saturating_mul(found.f_frsize);
+    if tmpfs_bytes < TMPFS_BYTES_MIN {
+        return Err(format!("{DIR} has only {tmpfs_bytes} bytes"));
+    }
+    let total = memory_bytes();
+    Ok((total / PART_OF_MEMORY).clamp(BYTES_MIN, BYTES_MAX).min(tmpfs_bytes / 2))
+}
+
+/// The memory of the machine, or less if the process may have less.
+fn memory_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    let machine = (info.totalram as u64).saturating_mul(u64::from(info.mem_unit));
+    // A limit of any cgroup above holds as well.
+    let cgroup = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = cgroup.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
+    let own = Path::new("/sys/fs/cgroup").join(own.trim_start_matches('/'));
+    let limit = |dir: &Path| -> Option<u64> {
+        std::fs::read_to_string(dir.join("memory.max")).ok()?.trim().parse().ok()
+    };
+    own.ancestors().filter_map(limit).fold(machine, u64::min)
+}
+
+/// The threads that write what waits; ended by [`Writing::stop`].
+pub(crate) struct Writing {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Writing {
+    /// Gives the buffers memory, and starts the threads.
+    pub(crate) fn start(bytes: Option<u64>) -> Result<Writing, StartError> {
+        let bytes = bytes.map_or_else(default_bytes, Ok).unwrap_or_else(|why| {
+            tracing::info!(why, "writes go to the page cache: there is no write buffer");
+            0
+        });
+        BUFFERS.set_memory_bytes(bytes);
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut writing = Writing { stop, threads: Vec::new() };
+        if bytes == 0 {
+            return Ok(writing);
+        }
+        Tmpfs::new(Path::new(DIR)).trim();
+        for number in 0..THREADS {
+            let stop = Arc::clone(&writing.stop);
+            let thread = std::thread::Builder::new()
+                .name(format!("write-{number}"))
+                .spawn(move || run(number == 0, &stop));
+            match thread {
+                Ok(thread) => writing.threads.push(thread),
+                Err(e) => {
+                    writing.stop();
+                    return Err(StartError::Thread(e));
+                }
+            }
+        }
+        Ok(writing)
+    }
+
+    /// Ends the threads. What waits is written when its media are closed.
+    pub(crate) fn stop(self) {
+        self.stop.store(true, Ordering::Release);
+        for thread in self.threads {
+            BUFFERS.wake();
+            if thread.join().is_err() {
+                tracing::error!("a thread that writes what waits panicked");
+            }
+        }
+    }
+}
+
+fn run(ticks: bool, stop: &AtomicBool) {
+    let mut ticked: Option<Instant> = None;
+    let mut waits = true;
+    while !stop.load(Ordering::Acquire) {
+        let mut has_done = BUFFERS.write_some();
+        if ticks {
+            if ticked.is_none_or(|ticked| ticked.elapsed() >= TICK) {
+                ticked = Some(Instant::now());
+                waits = BUFFERS.tick();
+            }
+            has_done |= BUFFERS.grow();
+        }
+        if !has_done {
+            BUFFERS.wait(if ticks && waits { TICK } else { IDLE });
+            waits = true;
+        }
+    }
+}
