@@ -46,6 +46,25 @@ pub fn fold(name: &str) -> Result<String, NameError> {
     if is_form { Ok(name) } else { Err(NameError::Form) }
 }
 
+/// The name of an initiator with upper case folded, if it can be one. Initiators are known by names
+/// that break the rules, so that only control characters, spaces and commas are refused: a comma
+/// ends the name in the name of a port.
+///
+/// # Errors
+/// When it is empty, too long, or holds one of those.
+pub fn fold_initiator(name: &str) -> Result<String, NameError> {
+    if name.is_empty() {
+        return Err(NameError::Form);
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return Err(NameError::TooLong);
+    }
+    if name.contains(|c: char| c.is_control() || c.is_whitespace() || c == ',') {
+        return Err(NameError::Character);
+    }
+    Ok(name.to_ascii_lowercase())
+}
+
 const fn is_legal(byte: u8) -> bool {
     matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-' | b':')
 }

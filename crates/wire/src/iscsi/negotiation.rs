@@ -270,10 +270,11 @@ impl Negotiation {
     /// Takes up a pair of the initiator and says what to answer.
     ///
     /// # Errors
-    /// When its key was offered before.
+    /// When its key was offered before; keys of security and texts may come again.
     pub fn answer(&mut self, pair: &Pair<'_>) -> Result<Answer, OfferedTwice> {
         let Some((index, key)) = find(pair.key) else { return Ok(Answer::NotUnderstood) };
-        if key.rule != Rule::Security {
+        // Names and aliases are said in each stage by some initiators, libiscsi among them.
+        if !matches!(key.rule, Rule::Security | Rule::Text) {
             if self.seen >> index & 1 == 1 {
                 return Err(OfferedTwice(key.name));
             }

@@ -199,6 +199,22 @@ fn names_are_folded_and_checked() {
     assert_eq!(names::join(BASE, &format!("{fits}v"), None), None);
 }
 
+#[test]
+fn initiators_may_break_the_rules_of_names() {
+    let folded = names::fold_initiator("iqn.1993-08.org.debian:01:My_Host");
+    assert_eq!(folded.as_deref(), Ok("iqn.1993-08.org.debian:01:my_host"));
+    assert!(names::fold_initiator(&"a".repeat(NAME_BYTES_MAX)).is_ok());
+    for (name, error) in [
+        (String::new(), NameError::Form),
+        ("a".repeat(NAME_BYTES_MAX + 1), NameError::TooLong),
+        ("iqn.a b".to_owned(), NameError::Character),
+        ("iqn.a,i,0x00".to_owned(), NameError::Character),
+        ("iqn.a\n".to_owned(), NameError::Character),
+    ] {
+        assert_eq!(names::fold_initiator(&name), Err(error), "{name}");
+    }
+}
+
 proptest! {
     #[test]
     fn texts_survive_the_wire(
