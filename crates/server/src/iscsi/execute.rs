@@ -11,7 +11,8 @@ use volume::{WriteOp, Written};
 use wire::iscsi::frame::{Frame, Pdu, PduError};
 use wire::iscsi::limits::DATA_SEGMENT_BYTES_MAX;
 use wire::iscsi::{
-    CommandRequest, Reject, RejectReason, Request, Residual, Serial, Tag, decode, encode,
+    CommandRequest, Reject, RejectReason, Request, Residual, Serial, Tag, TaskAttribute, decode,
+    encode,
 };
 use wire::scsi::command::Movement;
 use wire::scsi::{Code, Command, Sense, SenseKey, Status};
@@ -67,6 +68,11 @@ pub(super) struct Received {
 impl Received {
     pub(super) fn tag(&self) -> Tag {
         self.request.task_tag
+    }
+
+    /// Whether it waits for all before it, and all after it for this.
+    pub(super) fn is_ordered(&self) -> bool {
+        self.request.attribute == TaskAttribute::Ordered
     }
 
     /// Bytes that the initiator takes.
@@ -301,6 +307,11 @@ impl Core {
         let immediate = self.tasks.all.values().filter(|task| task.received.request.immediate);
         if request.immediate && immediate.count() >= IMMEDIATE_MAX {
             return Err(Ended::Status(Status::TASK_SET_FULL));
+        }
+        // Initiators hardly use it, and come again.
+        let is_ordered = request.attribute == TaskAttribute::Ordered;
+        if self.tasks.ordered > 0 || is_ordered && !self.tasks.all.is_empty() {
+            return Err(Ended::Status(Status::BUSY));
         }
         if !pdu.ahs.is_empty() {
             // Longer commands and those that read and write: none is served.

@@ -54,6 +54,8 @@ pub(super) struct Tasks {
     pub(super) all: BTreeMap<Tag, Task>,
     /// How many of them wait for data.
     pub(super) incoming: usize,
+    /// How many of them are ORDERED.
+    pub(super) ordered: usize,
     /// Functions of task management that wait for tasks to end.
     pub(super) functions: Vec<Function>,
 }
@@ -177,6 +179,7 @@ impl Tasks {
     /// A task waits.
     pub(super) fn add(&mut self, tag: Tag, task: Task) {
         self.incoming += usize::from(task.incoming.is_some());
+        self.ordered += usize::from(task.received.is_ordered());
         self.all.insert(tag, task);
     }
 
@@ -184,6 +187,7 @@ impl Tasks {
     pub(super) fn remove(&mut self, tag: Tag) -> Option<Task> {
         let task = self.all.remove(&tag)?;
         self.incoming -= usize::from(task.incoming.is_some());
+        self.ordered -= usize::from(task.received.is_ordered());
         Some(task)
     }
 
