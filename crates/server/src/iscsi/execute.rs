@@ -100,8 +100,7 @@ impl Received {
             received: *self,
             is_aborted: false,
             is_verified: false,
-            parts: 1,
-            failed: None,
+            rest: Vec::new(),
             incoming: None,
             r2ts: 0,
         }
@@ -313,6 +312,9 @@ impl Core {
         if self.tasks.ordered > 0 || is_ordered && !self.tasks.all.is_empty() {
             return Err(Ended::Status(Status::BUSY));
         }
+        if self.jobs.is_full() {
+            return Err(Ended::Status(Status::TASK_SET_FULL));
+        }
         if !pdu.ahs.is_empty() {
             // Longer commands and those that read and write: none is served.
             return Err(Sense::illegal(Code::INVALID_OPCODE).into());
@@ -403,39 +405,23 @@ impl Core {
     /// A job of a command ended, or all of it.
     pub(super) fn ended(&mut self, tag: Tag, ended: Ended) {
         let Some(task) = self.tasks.all.get_mut(&tag) else { return };
-        task.parts -= 1;
-        if ended.is_failure() && task.failed.is_none() {
-            task.failed = Some(ended);
-            if task.parts > 0 {
-                return;
+        if !task.is_aborted && !ended.is_failure() {
+            if let Some(next) = task.rest.pop() {
+                return self.start_write(What::Zeros(next));
             }
-            return self.end(tag, Ended::Good);
+            if let Command::WriteAndVerify { range, .. } = task.received.command
+                && !std::mem::replace(&mut task.is_verified, true)
+            {
+                return self.verify_medium(tag, &range);
+            }
         }
-        if task.parts > 0 {
-            return;
-        }
-        let is_checked = task.is_verified || task.failed.is_some() || task.is_aborted;
-        if let Command::WriteAndVerify { range, .. } = task.received.command
-            && !is_checked
-        {
-            task.is_verified = true;
-            task.parts = 1;
-            return self.verify_medium(tag, &range);
-        }
-        self.end(tag, ended);
-    }
-
-    /// A command has ended: it is answered, unless it was aborted.
-    fn end(&mut self, tag: Tag, ended: Ended) {
-        let Some(mut task) = self.tasks.remove(tag) else { return };
+        let Some(task) = self.tasks.remove(tag) else { return };
         self.sender.open -= u32::from(!task.received.request.immediate);
         if task.is_aborted {
-            self.settle(|function| {
+            return self.settle(|function| {
                 function.waits_for.remove(&tag);
             });
-            return;
         }
-        let ended = task.failed.take().unwrap_or(ended);
         self.respond(&task.received, task.r2ts, ended);
     }
 

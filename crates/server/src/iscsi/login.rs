@@ -302,6 +302,10 @@ impl State<'_> {
             login.presents = targets::all(self.context).await?;
             return Ok(login);
         };
+        if self.context.sessions.is_evicted(&name, &login.initiator) {
+            let why = "the volume was taken from this initiator less than 3 minutes ago";
+            return refused(LoginStatus::SERVICE_UNAVAILABLE, why);
+        }
         let key = self.key(&login.initiator, &name);
         match self.context.sessions.enter(key).await {
             Ok(registered) => login.registered = Some(registered),

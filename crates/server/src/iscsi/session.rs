@@ -138,6 +138,9 @@ struct Session {
     is_asked: bool,
     alarm: Pin<Box<Sleep>>,
     client: String,
+    initiator: String,
+    /// True when the server stops.
+    stop: watch::Receiver<bool>,
 }
 
 /// Serves a connection until it is over.
@@ -152,10 +155,12 @@ pub(super) async fn serve(
     let (sender, events) = mpsc::unbounded_channel();
     let farewell = context.limits.farewell;
     let Login { target, registered, .. } = login;
-    let port = Port { initiator: login.initiator, isid: login.isid };
+    let initiator = login.initiator;
+    let port = Port { initiator: initiator.clone(), isid: login.isid };
     let (disk, attachment, used) = opened(target, port, &context);
     let export = disk.as_ref().map(|disk| &disk.export);
     let meter = export.and_then(|e| context.meters.of(e.present_of()?, e.name()));
+    let stopping = stop.clone();
     let watcher = tokio::spawn(watch_for_leave(attachment, stop, sender.clone(), farewell));
     let replaced = registered.as_ref().map(|registered| registered.give_up.clone());
     let core = Core {
@@ -194,6 +199,8 @@ pub(super) async fn serve(
         is_asked: false,
         alarm: Box::pin(sleep(SILENCE_ASKED)),
         client,
+        initiator,
+        stop: stopping,
     };
     poll_fn(|cx| session.poll(cx)).await;
     let Session { core, connection, phase, .. } = session;
@@ -309,6 +316,13 @@ impl Session {
 
     fn ask_to_log_out(&mut self) {
         self.phase = Phase::Parting;
+        if let Some(disk) =
+            self.core.disk.as_ref().filter(|disk| disk.export.present_of().is_some())
+            && !*self.stop.borrow()
+        {
+            // The volume is taken away: what it has in mind of it is not what is there any more.
+            self.core.context.sessions.evict(&disk.identity.target, &self.initiator);
+        }
         let seconds = u16::try_from(self.core.context.limits.farewell.as_secs()).unwrap_or(0);
         self.core.sender.tell(&AsyncMessage {
             lun: Lun(0),

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use env::RankedMutex;
 use tokio::sync::watch;
@@ -15,12 +16,19 @@ const TARGET_SESSIONS_MAX: usize = 256;
 /// Sessions of an initiator at a target at once.
 const INITIATOR_SESSIONS_MAX: usize = 16;
 
+/// How long an initiator is kept away from a volume that was taken from it: longer than Linux waits
+/// by default for a session to come back, so that its file system has had errors by then, and does
+/// not go on writing over what was reverted.
+const EVICTION: Duration = Duration::from_mins(3);
+
 /// The sessions of all targets.
 #[derive(Debug, Default)]
 pub(super) struct Sessions(RankedMutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
+    /// Initiators that are kept away, since when.
+    evicted: HashMap<(String, String), Instant>,
     last_handle: u16,
     live: HashMap<Key, Entry>,
 }
@@ -106,6 +114,20 @@ impl Sessions {
         self.0.lock().live.get(key).is_some_and(|entry| entry.handle == handle)
     }
 
+    /// An initiator had a target taken from it.
+    pub(super) fn evict(&self, target: &str, initiator: &str) {
+        let now = Instant::now();
+        let mut state = self.0.lock();
+        state.evicted.retain(|_, since| now - *since < EVICTION);
+        state.evicted.insert((target.to_owned(), initiator.to_owned()), now);
+    }
+
+    /// Whether an initiator is kept away from a target.
+    pub(super) fn is_evicted(&self, target: &str, initiator: &str) -> bool {
+        let key = (target.to_owned(), initiator.to_owned());
+        self.0.lock().evicted.get(&key).is_some_and(|since| since.elapsed() < EVICTION)
+    }
+
     /// A handle for a session that is not entered.
     pub(super) fn handle(&self) -> u16 {
         self.0.lock().next_handle()
@@ -152,6 +174,15 @@ mod tests {
         let before = old.handle;
         drop(old);
         assert_ne!(next.await.expect("entered"), before);
+    }
+
+    #[test]
+    fn an_initiator_that_lost_a_target_is_kept_away_from_that() {
+        let sessions = Sessions::default();
+        assert!(!sessions.is_evicted("t", "i"));
+        sessions.evict("t", "i");
+        assert!(sessions.is_evicted("t", "i"));
+        assert!(!sessions.is_evicted("t", "other") && !sessions.is_evicted("other", "i"));
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use wire::iscsi::{DataOut, Tag, TaskResponse};
 use wire::scsi::{Code, Sense, SenseKey};
 
-use super::answer::Ended;
+use super::asked::Write;
 use super::execute::Received;
 use crate::buffers::Chain;
 
@@ -17,10 +17,9 @@ pub(super) struct Task {
     pub(super) is_aborted: bool,
     /// Its blocks were read back.
     pub(super) is_verified: bool,
-    /// Jobs that are to end before it has.
-    pub(super) parts: usize,
-    /// How the first that failed ended.
-    pub(super) failed: Option<Ended>,
+    /// Ranges that are written one after the other once the job under way has ended, the last
+    /// first.
+    pub(super) rest: Vec<Write>,
     /// Data that is still to come.
     pub(super) incoming: Option<Incoming>,
     /// R2Ts sent.

@@ -40,7 +40,7 @@ impl Core {
                 }
             }
             Command::Verify { range, .. } => {
-                self.goes_on_as(received, 1);
+                self.goes_on(received);
                 self.verify_medium(received.tag(), &range);
                 Step::Done
             }
@@ -84,7 +84,7 @@ impl Core {
             Ok(data) => data,
             Err(step) => return step,
         };
-        self.goes_on_as(received, 1);
+        self.goes_on(received);
         let tag = received.tag();
         self.start(Kind::Look, Counts::one(RequestKind::Read), move |out| {
             let mut at = start;
@@ -103,7 +103,7 @@ impl Core {
         if self.disk.as_ref().is_none_or(|disk| disk.export.present_of().is_none()) {
             return self.finish(received, Ended::Good);
         }
-        self.goes_on_as(received, 1);
+        self.goes_on(received);
         self.flushes.push(received.tag());
         Step::Done
     }

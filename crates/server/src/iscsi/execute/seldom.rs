@@ -30,7 +30,7 @@ pub(super) fn bytes(blocks: u32) -> u64 {
 impl Core {
     /// Zeros in a range.
     pub(super) fn zero(&mut self, received: &Received, range: &Range) -> Step {
-        self.goes_on_as(received, 1);
+        self.goes_on(received);
         let write = self.zeros_of(received, offset(range), bytes(range.blocks));
         self.start_write(What::Zeros(write));
         Step::Done
@@ -66,7 +66,7 @@ impl Core {
         for at in (0..length).step_by(block.len()) {
             pattern.copy_from(at, &block);
         }
-        self.goes_on_as(received, 1);
+        self.goes_on(received);
         let write = self.zeros_of(received, offset(range), length_bytes);
         self.start_write(What::Repeated(write, pattern));
         Step::Done
@@ -88,12 +88,16 @@ impl Core {
         if ranges.is_empty() {
             return self.finish(received, Ended::Good);
         }
-        self.goes_on_as(received, ranges.len());
-        for range in ranges {
+        // One after the other: a list is long, and threads are few.
+        let zeros = |range: &unmap::Descriptor| {
             let at = range.lba * u64::from(SECTOR_BYTES);
-            let write = self.zeros_of(received, at, bytes(range.blocks));
-            self.start_write(What::Zeros(write));
-        }
+            self.zeros_of(received, at, bytes(range.blocks))
+        };
+        let mut rest: Vec<Write> = ranges.iter().rev().map(zeros).collect();
+        let first = rest.pop().expect("there is one");
+        self.goes_on(received);
+        self.tasks.all.get_mut(&received.tag()).expect("it goes on").rest = rest;
+        self.start_write(What::Zeros(first));
         Step::Done
     }
 
@@ -148,7 +152,7 @@ impl Core {
             // As much as was sent.
             _ => expected.len() as u64,
         };
-        self.goes_on_as(received, 1);
+        self.goes_on(received);
         let (export, tag, start) = (self.export(), received.tag(), offset(&range));
         self.start(Kind::Look, Counts::one(RequestKind::Other), move |out| {
             out.add(tag, compared(&*export, start, length, &expected, is_block))
@@ -158,7 +162,7 @@ impl Core {
 
     /// Tells which blocks are stored, and which only read as zeros.
     pub(super) fn lba_status(&mut self, received: &Received, lba: u64, allocated: u32) -> Step {
-        self.goes_on_as(received, 1);
+        self.goes_on(received);
         let blocks = self.disk().blocks();
         let (export, tag) = (self.export(), received.tag());
         let limit = lba_status::descriptors_within(allocated).min(STATUSES_MAX);

@@ -16,6 +16,9 @@ use super::{Received, Step};
 use crate::buffers::{Chain, Purpose};
 use crate::serving::{Asked, Group, INLINE_PAYLOAD_BYTES_MAX, What, Writing};
 
+/// Longest parameter list, in bytes; those of most commands cannot be longer.
+const LIST_BYTES_MAX: usize = 64 << 10;
+
 /// Data of a command, all of it.
 pub(super) enum Payload<'b> {
     /// In the receive buffer.
@@ -62,6 +65,8 @@ impl Core {
         if received.command.range().is_some() {
             // A part of a block is not written.
             kept -= kept % SECTOR_BYTES as usize;
+        } else if kept > LIST_BYTES_MAX {
+            return self.finish(received, Sense::illegal(Code::PARAMETER_LIST_LENGTH).into());
         }
         let goes_on = received.request.writes && !received.request.is_final;
         if data.len() >= kept && !goes_on {
@@ -186,7 +191,7 @@ impl Core {
                         // Nothing of theirs lands after the answer.
                         let others =
                             self.disk().nexus.abort_others(|port| preempted.contains(port));
-                        self.goes_on_as(received, 1);
+                        self.goes_on(received);
                         self.awaited.push((received.tag(), others));
                         Step::Done
                     }
@@ -219,15 +224,11 @@ impl Core {
         Step::Done
     }
 
-    /// A command goes on as so many jobs.
-    pub(super) fn goes_on_as(&mut self, received: &Received, parts: usize) {
-        if let Some(task) = self.tasks.all.get_mut(&received.tag()) {
-            task.parts = parts;
-            return;
+    /// A command goes on as a job: it has a task from now on.
+    pub(super) fn goes_on(&mut self, received: &Received) {
+        if !self.tasks.all.contains_key(&received.tag()) {
+            self.add(received.task());
         }
-        let mut task = received.task();
-        task.parts = parts;
-        self.add(task);
     }
 
     fn write_of(&self, received: &Received, range: &Range, length: usize, fua: bool) -> Write {
@@ -259,7 +260,7 @@ impl Core {
                 if group.is_full() && !self.write(group) {
                     return Step::Wait;
                 }
-                self.goes_on_as(received, 1);
+                self.goes_on(received);
                 group.add(write, WriteOp::Data { offset: write.offset, bytes });
                 return Step::Done;
             }
@@ -268,7 +269,7 @@ impl Core {
                 Err(step) => return step,
             },
         };
-        self.goes_on_as(received, 1);
+        self.goes_on(received);
         self.start_write(What::Payload(write, own));
         Step::Done
     }

@@ -97,7 +97,7 @@ impl Core {
             Err(step) => return step,
         };
         let is_durable = transfer.fua || !self.disk().nexus.mode().write_cache;
-        self.goes_on_as(received, 1);
+        self.goes_on(received);
         let (export, tag, goes_on) = (self.export(), received.tag(), self.jobs.goes_on());
         self.start(Kind::Change, Counts::one(RequestKind::Write), move |out| {
             if !goes_on() {

@@ -21,6 +21,7 @@ pub(super) struct Rig {
     pub(super) address: SocketAddr,
     pub(super) disk: Arc<Disk>,
     pub(super) target: String,
+    pub(super) context: Arc<IscsiContext>,
     server: Option<DataThreads>,
 }
 
@@ -43,9 +44,10 @@ impl Rig {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         listener.set_nonblocking(true).expect("set");
         let address = listener.local_addr().expect("address");
-        let listeners = Listeners { front_end: context, unix: Vec::new(), tcp: vec![listener] };
+        let front_end = Arc::clone(&context) as Arc<_>;
+        let listeners = Listeners { front_end, unix: Vec::new(), tcp: vec![listener] };
         let server = DataThreads::start(2, vec![listeners]).expect("start");
-        Rig { address, disk, target, server: Some(server) }
+        Rig { address, disk, target, context, server: Some(server) }
     }
 
     /// An initiator that is logged in, from a port of that number.

@@ -1,13 +1,17 @@
 //! Nothing lands later than what its initiator did next: aborts, resets and logins that take the
 //! place of a session await what is under way.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use wire::iscsi::{DataOut, LoginStatus, Request, Response, Serial, Tag, TaskFunction, TaskResult};
+use wire::iscsi::{
+    AsyncEvent, DataOut, LoginStatus, Request, Response, Serial, Tag, TaskFunction, TaskResult,
+};
 use wire::scsi::{Lun, Sense, SenseKey};
 
 use super::initiator::{Initiator, Rig};
+use crate::Part;
 use crate::nbd::tests::rig::eventually;
 
 const SYNCHRONIZE: [u8; 10] = [0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -114,4 +118,38 @@ fn data_that_breaks_the_protocol_is_not_written() {
     initiator.send(&data(5, r2t.transfer_tag, 0, 0), &[9; 4096]);
     assert_eq!(initiator.status(), (5, 0));
     assert!(rig.disk.bytes.lock()[..4096].iter().all(|&byte| byte == 9));
+}
+
+#[test]
+fn an_initiator_whose_volume_is_taken_is_told_and_kept_away() {
+    let rig = Rig::new();
+    let mut initiator = rig.initiator(1);
+    let mut other = rig.initiator(2);
+    let register = Arc::clone(&rig.context.attachments);
+    let closing = std::thread::spawn(move || {
+        register.close(1, Part::Present, true, Duration::from_secs(20)).map(drop)
+    });
+    for initiator in [&mut initiator, &mut other] {
+        let Some((Response::Async(told), _)) = initiator.receive() else { panic!("not told") };
+        assert_eq!(told.event, AsyncEvent::REQUEST_LOGOUT);
+        assert!(initiator.receive().is_none(), "its connection ends");
+    }
+    closing.join().expect("closed").expect("nobody is attached any more");
+    let status = Initiator::new(rig.address, 1).log_in(&rig.target);
+    assert_eq!(status, LoginStatus::SERVICE_UNAVAILABLE);
+}
+
+#[test]
+fn a_list_that_is_too_long_is_refused_and_holds_up_nobody() {
+    let rig = Rig::new();
+    let mut initiator = rig.initiator(1);
+    // PERSISTENT RESERVE OUT with a list of 4 GiB.
+    let cdb = [0x5f, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0];
+    let mut request = initiator.request(2, &cdb, 0, 1);
+    request.expected_bytes = u32::MAX;
+    initiator.send(&Request::Command(request), &[]);
+    initiator.cmd_sn = initiator.cmd_sn.next();
+    assert_eq!(initiator.status(), (2, 2));
+    initiator.command(3, &[0; 6], 0, &[]);
+    assert_eq!(initiator.status(), (3, 0));
 }
