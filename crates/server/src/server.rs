@@ -101,13 +101,9 @@ impl Server {
         let exports = PoolExports::new(Arc::clone(&pool));
         let no_space = Arc::clone(exports.no_space());
         let nbd_context = nbd_context(config, exports, tls);
+        let listeners = doors.described(config)?;
         let Doors { nbd: nbd_bound, http: http_bound, iscsi, token, .. } = doors;
-        let tls = if config.nbd_tls.is_some() { " (TLS)" } else { "" };
-        let mut listeners = describe("nbd", &nbd_bound, |address| format!("{address}{tls}"))?;
-        listeners.extend(describe("iscsi", &iscsi, |address| address.to_string())?);
-        let shown = token.as_ref().map_or("", Token::text);
         let patience = Patience(config.http_patience);
-        listeners.extend(describe("http", &http_bound, |a| format!("http://{a}/?token={shown}"))?);
         let hooks = Arc::new(Hooks::new(config.hooks.clone()));
         let reloads = Arc::new(Reloads::default());
         let counted = (&hooks, &reloads, &no_space);
@@ -127,10 +123,10 @@ impl Server {
             }
         };
         let (unix, nbd_socket) = nbd_bound.unix.map(|u| (u.listener, u.file)).unzip();
-        let front_end = Arc::clone(&nbd_context) as Arc<_>;
+        let nbd = Arc::clone(&nbd_context) as Arc<_>;
         let unix = unix.into_iter().collect();
         let served = vec![
-            Listeners { front_end, unix, tcp: nbd_bound.tcp },
+            Listeners { front_end: nbd, unix, tcp: nbd_bound.tcp },
             Listeners { front_end: iscsi_context, unix: Vec::new(), tcp: iscsi.tcp },
         ];
         let data = match DataThreads::start(data_threads(), served) {
@@ -237,6 +233,16 @@ impl Doors {
         }
         let (token, is_new_token) = Token::load_or_make(&config.pool_dir)?;
         Ok(Doors { nbd, http, iscsi, token: Some(token), is_new_token })
+    }
+
+    /// A line for each listener.
+    fn described(&self, config: &Config) -> Result<Vec<String>, StartError> {
+        let tls = if config.nbd_tls.is_some() { " (TLS)" } else { "" };
+        let token = self.token.as_ref().map_or("", Token::text);
+        let nbd = describe("nbd", &self.nbd, |address| format!("{address}{tls}"))?;
+        let iscsi = describe("iscsi", &self.iscsi, |address| address.to_string())?;
+        let url = |address| format!("http://{address}/?token={token}");
+        Ok([nbd, iscsi, describe("http", &self.http, url)?].concat())
     }
 
     fn create_pool(&self, config: &Config) -> Result<Arc<Pool>, StartError> {
