@@ -79,6 +79,13 @@ pub struct Volume {
     pub nbd_uri: Option<String>,
     /// The NBD address over TCP; null when that listener is off.
     pub nbd_tcp_uri: Option<String>,
+    /// The name of the iSCSI target that is the present; null when iSCSI is off, or the volume's
+    /// name too long for one.
+    #[serde(default)]
+    pub iscsi_name: Option<String>,
+    /// The same target for clients that take a URL, on this machine.
+    #[serde(default)]
+    pub iscsi_uri: Option<String>,
     /// Clients attached to the present.
     pub clients: u64,
     /// Bytes of the present that are stored (holes excluded).

@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use api::ExitCode;
-use server::{CONFIG_FILE_DEFAULT, ListenSettings, LogSettings, NbdSettings, Settings, StartError};
+use server::{
+    CONFIG_FILE_DEFAULT, IscsiSettings, ListenSettings, LogSettings, NbdSettings, Settings,
+    StartError,
+};
 
 use crate::failure;
 
@@ -31,7 +34,7 @@ pub struct Args {
     /// Group of both unix sockets, by name or number.
     #[arg(long, value_name = "GROUP")]
     socket_group: Option<String>,
-    /// Only none: iSCSI is not in this release.
+    /// Where to serve iSCSI: none or ADDRESS:PORT; may be given several times [default: none].
     #[arg(long, value_name = "WHERE")]
     iscsi: Vec<String>,
     /// Only none: NFS is not in this release.
@@ -134,7 +137,7 @@ fn upper(args: Args) -> Settings {
             socket_mode: args.socket_mode,
             socket_group: args.socket_group,
         },
-        iscsi: ListenSettings { listen: args.iscsi, ..ListenSettings::default() },
+        iscsi: IscsiSettings { listen: args.iscsi, ..IscsiSettings::default() },
         nfs: ListenSettings { listen: args.nfs, ..ListenSettings::default() },
         hooks: std::collections::BTreeMap::new(),
         log: LogSettings { format: args.log_format, level: args.log_level },

@@ -181,5 +181,6 @@ pub fn show(volume: &Volume) -> String {
     let mut uris: Vec<String> = uris.cloned().collect();
     uris.dedup();
     shown.extend(uris.into_iter().map(|uri| ("nbd", uri)));
+    shown.extend(volume.iscsi_uri.iter().map(|uri| ("iscsi", uri.clone())));
     pairs(&shown)
 }

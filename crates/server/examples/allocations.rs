@@ -40,7 +40,10 @@ fn stacks(name: &str) {
     let mut rig = Rig::start(|_| {});
     let mut found: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     let stacks = rig.stacks(case, 500);
-    for (bytes, stack) in stacks.into_iter().filter(|(_, stack)| stack.contains("::nbd::")) {
+    for (bytes, stack) in stacks
+        .into_iter()
+        .filter(|(_, stack)| stack.contains("::nbd::") || stack.contains("::serving::"))
+    {
         let is_ours = |line: &&str| line.contains("hindsight") && !line.contains("call_once");
         let ours: Vec<&str> = stack.lines().filter(is_ours).take(6).collect();
         let entry = found.entry(ours.join("\n")).or_default();

@@ -6,8 +6,9 @@ use std::io::Read;
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, RwLock};
 
-use hindsight_server::nbd::{
-    Changes, Export, Exports, Listed, NbdContext, NbdLimits, NbdServer, OpenError, RoomQueue,
+use hindsight_server::nbd::NbdContext;
+use hindsight_server::serving::{
+    Changes, DataThreads, Export, Exports, Limits, Listed, Listeners, OpenError, RoomQueue, Serving,
 };
 use hindsight_server::{Attachments, Part, VolumeId};
 use volume::{Error, ErrorKind, Extent, Lack, Result, RoomWait, WriteOp, Written};
@@ -117,21 +118,23 @@ fn main() -> std::io::Result<()> {
     let size_bytes = number(3, 1 << 30);
     let is_null = arguments.get(2).is_none_or(|kind| kind == "null");
     let bytes = if is_null { None } else { Some(RwLock::new(vec![0; size_bytes as usize])) };
-    let context = Arc::new(NbdContext {
+    let serving = Serving {
         exports: Arc::new(One(Arc::new(Memory { size_bytes, bytes }))),
         attachments: Arc::new(Attachments::default()),
-        tls: Default::default(),
-        limits: NbdLimits::default(),
+        limits: Limits::default(),
         counters: Arc::default(),
         meters: Arc::default(),
         buffers: Arc::default(),
         taps: Arc::default(),
         room: RoomQueue::default(),
-    });
+    };
+    let context = Arc::new(NbdContext { serving, tls: Default::default() });
     let listener = UnixListener::bind(socket)?;
     listener.set_nonblocking(true)?;
     let threads = number(4, 2) as usize;
-    let server = NbdServer::start(&context, threads, vec![listener], Vec::new())?;
+    let front_end = Arc::clone(&context) as Arc<_>;
+    let listeners = Listeners { front_end, unix: vec![listener], tcp: Vec::new() };
+    let server = DataThreads::start(threads, vec![listeners])?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
     server.stop();
     eprintln!("{:?}", context.counters);

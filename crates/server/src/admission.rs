@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use env::RankedMutex;
 
-use crate::listen::is_loopback;
+/// Whether an address reaches no further than this machine.
+pub(crate) fn is_loopback(ip: IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
+}
 
 /// The connections of one listener.
 #[derive(Debug)]

@@ -38,7 +38,16 @@ pub(crate) fn http_protection(config: &Config) -> Protection {
     }
 }
 
+pub(crate) fn iscsi_protection(config: &Config) -> Protection {
+    Protection {
+        is_enough: config.insecure,
+        hint: "iSCSI has no encryption, and this release no authentication of initiators: give a \
+               loopback address, or --insecure to allow it anyway",
+    }
+}
+
 pub(crate) fn refuse_exposed(config: &Config) -> Result<(), StartError> {
     listen::check(&config.nbd, nbd_protection(config))?;
+    listen::check(&config.iscsi, iscsi_protection(config))?;
     listen::check(&config.http, http_protection(config))
 }

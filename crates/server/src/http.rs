@@ -27,7 +27,7 @@ mod trash;
 mod versions;
 mod volumes;
 
-pub(crate) use addresses::NbdAddresses;
+pub(crate) use addresses::Addresses;
 pub(crate) use ask::Patience;
 pub(crate) use context::{Context, Watch};
 pub use router::openapi_json;

@@ -1,8 +1,9 @@
 //! The server: HTTP and NBD sessions over one pool, and the thread that does its background work.
 //!
 //! `settings` become a `Config`; `pool_files` opens or makes the pool; `listen` binds sockets;
-//! `http` and `nbd` serve them; `attach` knows which clients hold which volume (entered by NBD
-//! sessions, asked by HTTP); `server` starts and stops all of it in order; `serve` is the command.
+//! `http` and `nbd` serve them, the latter over `serving`, which knows no protocol; `attach` knows
+//! which clients hold which volume (entered by sessions, asked by HTTP); `server` starts and stops
+//! all of it in order; `serve` is the command.
 
 mod admission;
 mod at_once;
@@ -15,6 +16,7 @@ mod fill;
 mod hooked;
 mod hooks;
 mod http;
+pub mod iscsi;
 mod listen;
 mod logs;
 mod lone_file;
@@ -30,6 +32,7 @@ mod process_metrics;
 mod reload;
 mod serve;
 mod server;
+pub mod serving;
 mod settings;
 mod stack_files;
 mod taps;
@@ -49,8 +52,8 @@ pub use pool_files::{grow, pool_path, rebuild};
 pub use serve::serve;
 pub use server::Server;
 pub use settings::{
-    CONFIG_FILE_DEFAULT, Config, HookSettings, ListenSettings, Listening, LogSettings, NbdSettings,
-    Settings, SocketAccess, TlsFiles,
+    CONFIG_FILE_DEFAULT, Config, HookSettings, IscsiSettings, ListenSettings, Listening,
+    LogSettings, NbdSettings, Settings, SocketAccess, TlsFiles,
 };
 pub use stack_files::{create_stack, member_paths};
 pub use taps::Taps;

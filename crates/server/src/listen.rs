@@ -3,11 +3,12 @@
 //! A unix socket is removed at start only when nobody answers on it, and at stop by its owner.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use crate::admission::is_loopback;
 use crate::{Listening, SocketAccess, StartError};
 
 /// The longest path of a unix socket (`sun_path` less its final zero), in bytes.
@@ -92,11 +93,6 @@ fn bind_tcp(text: &str, protection: Protection) -> Result<TcpListener, StartErro
     Ok(listener)
 }
 
-/// Whether an address reaches no further than this machine.
-pub(crate) fn is_loopback(ip: IpAddr) -> bool {
-    ip.to_canonical().is_loopback()
-}
-
 fn bind_unix(path: &Path, access: SocketAccess) -> Result<BoundUnix, StartError> {
     let failed =
         |source| StartError::Listen { address: format!("unix:{}", path.display()), source };
@@ -142,7 +138,8 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::os::unix::net::UnixListener;
 
-    use super::{Protection, bind, is_loopback};
+    use super::{Protection, bind};
+    use crate::admission::is_loopback;
     use crate::{Listening, SocketAccess, StartError};
 
     const BARE: Protection = Protection { is_enough: false, hint: "" };

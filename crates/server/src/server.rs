@@ -6,27 +6,32 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use volume::Pool;
 
 use crate::background::Background;
 use crate::buffers::BuffersCollector;
-use crate::exposure::{Tls, http_protection, nbd_protection, refuse_exposed, tls};
+use crate::exposure::{
+    Tls, http_protection, iscsi_protection, nbd_protection, refuse_exposed, tls,
+};
 use crate::fill::{FillGauge, FillWatch};
 use crate::hooked::Hooked;
 use crate::hooks::{HookCollector, Hooks};
-use crate::http::{Context, HttpServer, NbdAddresses, Patience, Watch};
+use crate::http::{Addresses, Context, HttpServer, Patience, Watch};
+use crate::iscsi::{IscsiContext, Targets};
 use crate::listen::{self, Bound, SocketFile};
 use crate::member_watch::MemberWatch;
 use crate::meters::Meters;
 use crate::metrics::Metrics;
-use crate::nbd::{
-    NbdCollector, NbdContext, NbdCounters, NbdLimits, NbdServer, PoolExports, RoomQueue,
-};
+use crate::nbd::NbdContext;
 use crate::no_space::NoSpaceCollector;
 use crate::pool_files::MadeDirs;
 use crate::reload::{ReloadCollector, Reloading, Reloads};
+use crate::serving::{
+    Collected, Counters, DataThreads, Limits, Listeners, PoolExports, RoomQueue, Serving,
+};
 use crate::taps::{TapCollector, Taps};
 use crate::token::Token;
 use crate::write_memory::{WriteBufferCollector, Writing};
@@ -34,6 +39,9 @@ use crate::{Attachments, Buffers, Config, NoSpace, StartError, pool_files};
 
 /// Threads that serve NBD, at most: beyond, the engine's locks are what counts.
 const DATA_THREADS_MAX: usize = 16;
+
+/// How long a login over iSCSI may take.
+const ISCSI_LOGIN_MAX: Duration = Duration::from_secs(15);
 
 /// A running server.
 pub struct Server {
@@ -43,7 +51,7 @@ pub struct Server {
     background: Background,
     writing: Writing,
     hooked: Hooked,
-    nbd: NbdServer,
+    data: DataThreads,
     /// Removed when the server is gone.
     _nbd_socket: Option<SocketFile>,
     http: HttpServer,
@@ -93,17 +101,15 @@ impl Server {
         let exports = PoolExports::new(Arc::clone(&pool));
         let no_space = Arc::clone(exports.no_space());
         let nbd_context = nbd_context(config, exports, tls);
-        let Doors { nbd: nbd_bound, http: http_bound, token, .. } = doors;
-        let tls = if config.nbd_tls.is_some() { " (TLS)" } else { "" };
-        let mut listeners = describe("nbd", &nbd_bound, |address| format!("{address}{tls}"))?;
-        let shown = token.as_ref().map_or("", Token::text);
+        let listeners = doors.described(config)?;
+        let Doors { nbd: nbd_bound, http: http_bound, iscsi, token, .. } = doors;
         let patience = Patience(config.http_patience);
-        let url = |address| format!("http://{address}/?token={shown}");
-        listeners.extend(describe("http", &http_bound, url)?);
         let hooks = Arc::new(Hooks::new(config.hooks.clone()));
         let reloads = Arc::new(Reloads::default());
         let counted = (&hooks, &reloads, &no_space);
-        let context = http_context(config, &pool, &nbd_context, &nbd_bound, counted)?;
+        let iscsi_context = iscsi_context(config, &pool, &nbd_context);
+        let bound = (&nbd_bound, &iscsi);
+        let context = http_context(config, &pool, (&nbd_context, &iscsi_context), bound, counted)?;
         let watch = FillWatch::new(Arc::clone(context.fill()));
         pool.set_rates(config.rates);
         let writing = Writing::start(config.write_memory_bytes)?;
@@ -117,9 +123,14 @@ impl Server {
             }
         };
         let (unix, nbd_socket) = nbd_bound.unix.map(|u| (u.listener, u.file)).unzip();
+        let nbd = Arc::clone(&nbd_context) as Arc<_>;
         let unix = unix.into_iter().collect();
-        let nbd = match NbdServer::start(&nbd_context, data_threads(), unix, nbd_bound.tcp) {
-            Ok(nbd) => nbd,
+        let served = vec![
+            Listeners { front_end: nbd, unix, tcp: nbd_bound.tcp },
+            Listeners { front_end: iscsi_context, unix: Vec::new(), tcp: iscsi.tcp },
+        ];
+        let data = match DataThreads::start(data_threads(), served) {
+            Ok(data) => data,
             Err(error) => {
                 background.stop();
                 writing.stop();
@@ -129,7 +140,7 @@ impl Server {
         let http = match HttpServer::start(&context, http_bound, token.as_ref(), patience) {
             Ok(http) => http,
             Err(error) => {
-                nbd.stop();
+                data.stop();
                 background.stop();
                 writing.stop();
                 return Err(error);
@@ -138,7 +149,7 @@ impl Server {
         let hooked = match Hooked::start(&pool, &hooks) {
             Ok(hooked) => hooked,
             Err(error) => {
-                nbd.stop();
+                data.stop();
                 http.stop();
                 background.stop();
                 writing.stop();
@@ -153,7 +164,7 @@ impl Server {
             background,
             writing,
             hooked,
-            nbd,
+            data,
             _nbd_socket: nbd_socket,
             http,
             listeners,
@@ -193,7 +204,7 @@ impl Server {
     /// When the pool could not be closed: what was flushed is safe, what was not may be lost.
     pub fn stop(self) -> Result<(), StartError> {
         self.context.set_ready(false);
-        self.nbd.stop();
+        self.data.stop();
         self.http.stop();
         self.hooked.stop();
         self.background.stop();
@@ -207,6 +218,7 @@ impl Server {
 struct Doors {
     nbd: Bound,
     http: Bound,
+    iscsi: Bound,
     token: Option<Token>,
     is_new_token: bool,
 }
@@ -215,11 +227,22 @@ impl Doors {
     fn open(config: &Config) -> Result<Doors, StartError> {
         let nbd = listen::bind(&config.nbd, nbd_protection(config))?;
         let http = listen::bind(&config.http, http_protection(config))?;
+        let iscsi = listen::bind(&config.iscsi, iscsi_protection(config))?;
         if config.http.tcp.is_empty() {
-            return Ok(Doors { nbd, http, token: None, is_new_token: false });
+            return Ok(Doors { nbd, http, iscsi, token: None, is_new_token: false });
         }
         let (token, is_new_token) = Token::load_or_make(&config.pool_dir)?;
-        Ok(Doors { nbd, http, token: Some(token), is_new_token })
+        Ok(Doors { nbd, http, iscsi, token: Some(token), is_new_token })
+    }
+
+    /// A line for each listener.
+    fn described(&self, config: &Config) -> Result<Vec<String>, StartError> {
+        let tls = if config.nbd_tls.is_some() { " (TLS)" } else { "" };
+        let token = self.token.as_ref().map_or("", Token::text);
+        let nbd = describe("nbd", &self.nbd, |address| format!("{address}{tls}"))?;
+        let iscsi = describe("iscsi", &self.iscsi, |address| address.to_string())?;
+        let url = |address| format!("http://{address}/?token={token}");
+        Ok([nbd, iscsi, describe("http", &self.http, url)?].concat())
     }
 
     fn create_pool(&self, config: &Config) -> Result<Arc<Pool>, StartError> {
@@ -239,30 +262,47 @@ fn data_threads() -> usize {
 /// The TLS of NBD over TCP, if it has any.
 fn nbd_context(config: &Config, exports: PoolExports, tls: Tls) -> Arc<NbdContext> {
     let connections_max = config.nbd_connections_max;
-    Arc::new(NbdContext {
+    let serving = Serving {
         exports: Arc::new(exports),
         attachments: Arc::new(Attachments::default()),
-        tls: env::RankedRwLock::new(env::Rank::Leaf, tls),
-        limits: NbdLimits { connections_max, ..NbdLimits::default() },
-        counters: Arc::new(NbdCounters::default()),
+        limits: Limits { connections_max, ..Limits::default() },
+        counters: Arc::new(Counters::default()),
         meters: Arc::new(Meters::default()),
         buffers: Arc::new(Buffers::new(config.buffers_bytes, config.is_buffer_pool)),
         taps: Arc::new(Taps::default()),
         room: RoomQueue::default(),
-    })
+    };
+    Arc::new(NbdContext { serving, tls: env::RankedRwLock::new(env::Rank::Leaf, tls) })
+}
+
+/// The same memory, recorders and register as those of NBD.
+fn iscsi_context(config: &Config, pool: &Pool, nbd: &NbdContext) -> Arc<IscsiContext> {
+    let serving = Serving {
+        exports: Arc::clone(&nbd.exports),
+        attachments: Arc::clone(&nbd.attachments),
+        limits: Limits { handshake_whole: ISCSI_LOGIN_MAX, ..Limits::default() },
+        counters: Arc::new(Counters::default()),
+        meters: Arc::clone(&nbd.meters),
+        buffers: Arc::clone(&nbd.buffers),
+        taps: Arc::clone(&nbd.taps),
+        room: nbd.room.clone(),
+    };
+    let pool_id = u64::from_str_radix(&pool.status().id, 16).expect("a pool's number is hex");
+    Arc::new(IscsiContext::new(serving, Targets::new(pool_id, config.iscsi_base.clone())))
 }
 
 fn http_context(
     config: &Config,
     pool: &Arc<Pool>,
-    nbd: &NbdContext,
-    nbd_bound: &Bound,
+    (nbd, iscsi): (&NbdContext, &IscsiContext),
+    bound: (&Bound, &Bound),
     (hooks, reloads, no_space): (&Arc<Hooks>, &Arc<Reloads>, &Arc<NoSpace>),
 ) -> Result<Context, StartError> {
-    let addresses = nbd_addresses(config, nbd_bound)?;
+    let addresses = addresses(config, bound, &iscsi.targets)?;
     let attachments = &nbd.attachments;
     let counted: Vec<Box<dyn Collector>> = vec![
-        Box::new(NbdCollector(Arc::clone(&nbd.counters))),
+        Box::new(Collected("nbd", Arc::clone(&nbd.counters))),
+        Box::new(Collected("iscsi", Arc::clone(&iscsi.counters))),
         Box::new(TapCollector(Arc::clone(&nbd.taps))),
         Box::new(BuffersCollector(Arc::clone(&nbd.buffers))),
         Box::new(HookCollector(Arc::clone(hooks))),
@@ -305,10 +345,16 @@ fn describe(
     Ok(lines)
 }
 
-fn nbd_addresses(config: &Config, bound: &Bound) -> Result<NbdAddresses, StartError> {
-    Ok(NbdAddresses {
-        unix: bound.unix.as_ref().map(|unix| unix.file.path.clone()),
-        tcp: bound.tcp.first().map(listen::local_address).transpose()?,
+fn addresses(
+    config: &Config,
+    (nbd, iscsi): (&Bound, &Bound),
+    targets: &Arc<Targets>,
+) -> Result<Addresses, StartError> {
+    let address = |bound: &Bound| bound.tcp.first().map(listen::local_address).transpose();
+    Ok(Addresses {
+        unix: nbd.unix.as_ref().map(|unix| unix.file.path.clone()),
+        tcp: address(nbd)?,
         tls: config.nbd_tls.is_some(),
+        iscsi: address(iscsi)?.map(|address| (address, Arc::clone(targets))),
     })
 }

@@ -34,6 +34,8 @@ const BUFFERS_BYTES_MAX: u64 = 16 << 30;
 const NBD_CONNECTIONS_MAX_DEFAULT: usize = 1024;
 /// Where HTTP is served over TCP, to those who have the token.
 const HTTP_TCP_DEFAULT: &str = "127.0.0.1:9820";
+/// The longest beginning of the names of iSCSI targets: half of what a name has.
+const ISCSI_BASE_BYTES_MAX: usize = 111;
 /// The names and numbers of groups.
 const GROUP_FILE: &str = "/etc/group";
 /// The longest configuration file, in bytes.
@@ -69,8 +71,8 @@ pub struct Settings {
     pub nbd: NbdSettings,
     /// The HTTP listeners.
     pub http: ListenSettings,
-    /// The iSCSI listeners: only `none` in this release.
-    pub iscsi: ListenSettings,
+    /// The iSCSI listeners and targets.
+    pub iscsi: IscsiSettings,
     /// The NFS listeners: only `none` in this release.
     pub nfs: ListenSettings,
     /// Commands around captures, by name: only in the file.
@@ -109,6 +111,16 @@ pub struct NbdSettings {
     pub tls_client_ca: Option<PathBuf>,
     /// Connections at once, of each listener.
     pub connections_max: Option<usize>,
+}
+
+/// Where and how iSCSI is served.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct IscsiSettings {
+    /// `none` or `ADDRESS:PORT`.
+    pub listen: Vec<String>,
+    /// The beginning of the names of all targets, such as `iqn.2026-11.org.example.store`.
+    pub base: Option<String>,
 }
 
 /// Commands around a capture.
@@ -204,7 +216,10 @@ impl Settings {
                 connections_max: self.nbd.connections_max.or(lower.nbd.connections_max),
             },
             http: self.http.over(lower.http),
-            iscsi: self.iscsi.over(lower.iscsi),
+            iscsi: IscsiSettings {
+                listen: first_set(self.iscsi.listen, lower.iscsi.listen),
+                base: self.iscsi.base.or(lower.iscsi.base),
+            },
             nfs: self.nfs.over(lower.nfs),
             hooks: if self.hooks.is_empty() { lower.hooks } else { self.hooks },
             log: LogSettings {
@@ -341,6 +356,10 @@ pub struct Config {
     pub nbd_connections_max: usize,
     /// HTTP listeners.
     pub http: Listening,
+    /// iSCSI listeners: TCP only.
+    pub iscsi: Listening,
+    /// The beginning of the names of iSCSI targets, if not one of the pool's own.
+    pub iscsi_base: Option<String>,
     /// How long a client of HTTP may take to send the head of a request, and then its body. No
     /// setting: tests have less.
     pub http_patience: Duration,
@@ -362,13 +381,11 @@ impl Config {
         // Clients get the sockets as URIs, which need absolute paths.
         let pool_dir = std::path::absolute(&pool_dir)
             .map_err(|e| StartError::Path { path: pool_dir, source: e })?;
-        for (listen, flag) in [(&settings.iscsi, "--iscsi"), (&settings.nfs, "--nfs")] {
-            if listen.listen.iter().any(|l| l != "none") {
-                return Err(StartError::setting(
-                    format!("{flag}: that protocol is not in this release"),
-                    &format!("leave {flag} out, or give {flag} none"),
-                ));
-            }
+        if settings.nfs.listen.iter().any(|l| l != "none") {
+            return Err(StartError::setting(
+                "--nfs: that protocol is not in this release",
+                "leave --nfs out, or give --nfs none",
+            ));
         }
         let mut nbd = listening(&settings.nbd.listen, pool_dir.join("nbd.sock"), None, "--nbd")?;
         nbd.access = access(settings.nbd.socket_mode, settings.nbd.socket_group)?;
@@ -409,6 +426,8 @@ impl Config {
                 .unwrap_or(NBD_CONNECTIONS_MAX_DEFAULT),
             nbd_tls: tls(settings.nbd.tls_cert, settings.nbd.tls_key, settings.nbd.tls_client_ca)?,
             http,
+            iscsi: iscsi_listening(&settings.iscsi.listen)?,
+            iscsi_base: settings.iscsi.base.map(|base| iscsi_base(&base)).transpose()?,
             http_patience: HTTP_PATIENCE,
             hooks: hooks(settings.hooks)?,
             log: settings.log,
@@ -573,6 +592,26 @@ fn listening(
         }
     }
     Ok(Listening { unix: unix.or(Some(unix_default)), tcp, access })
+}
+
+/// The iSCSI listeners: none unless they are asked for.
+fn iscsi_listening(texts: &[String]) -> Result<Listening, StartError> {
+    let tcp = match texts {
+        [only] if only == "none" => Vec::new(),
+        _ => texts.iter().map(|text| tcp_address(text, "--iscsi")).collect::<Result<_, _>>()?,
+    };
+    Ok(Listening { tcp, ..Listening::default() })
+}
+
+/// The beginning of the names of targets, with room for those of volumes and moments.
+fn iscsi_base(text: &str) -> Result<String, StartError> {
+    match wire::iscsi::names::fold(text) {
+        Ok(base) if base.starts_with("iqn.") && base.len() <= ISCSI_BASE_BYTES_MAX => Ok(base),
+        _ => Err(StartError::setting(
+            format!("iscsi.base: `{text}` is no beginning of names"),
+            "give iqn., a year and month, and a domain that was yours: iqn.2026-11.org.example",
+        )),
+    }
 }
 
 fn tcp_address(text: &str, flag: &str) -> Result<String, StartError> {

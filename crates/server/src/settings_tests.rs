@@ -63,10 +63,28 @@ fn a_socket_is_its_owners_unless_the_operator_says_more() {
 #[test]
 fn protocols_of_later_releases_take_none_only() {
     let mut settings = Settings { pool: Some("/pool".into()), ..Settings::default() };
-    settings.iscsi.listen = vec!["none".to_owned()];
+    settings.nfs.listen = vec!["none".to_owned()];
     assert!(config(settings.clone()).is_ok());
     settings.nfs.listen = vec!["127.0.0.1:20490".to_owned()];
     assert_eq!(config(settings), Err("--nfs: that protocol is not in this release".to_owned()));
+}
+
+#[test]
+fn iscsi_is_served_over_tcp_when_it_is_asked_for() {
+    let with = |listen: &[&str], base: Option<&str>| {
+        let mut settings = Settings { pool: Some("/pool".into()), ..Settings::default() };
+        settings.iscsi.listen = listen.iter().map(|&text| text.to_owned()).collect();
+        settings.iscsi.base = base.map(str::to_owned);
+        config(settings).map(|config| (config.iscsi.tcp, config.iscsi_base))
+    };
+    assert_eq!(with(&[], None), Ok((Vec::new(), None)));
+    assert_eq!(with(&["none"], None), Ok((Vec::new(), None)));
+    let address = "127.0.0.1:3260".to_owned();
+    let base = Some("iqn.2026-11.org.example".to_owned());
+    assert_eq!(with(&[&address], Some("iqn.2026-11.ORG.example")), Ok((vec![address], base)));
+    for (listen, base) in [("unix:/iscsi", None), ("none", Some("store")), ("3260", None)] {
+        assert!(with(&[listen], base).is_err(), "{listen} {base:?}");
+    }
 }
 
 #[test]

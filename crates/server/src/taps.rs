@@ -1,4 +1,4 @@
-//! Taps: recordings of the requests that NBD clients make of the present of a volume.
+//! Taps: recordings of the requests that clients make of the present of a volume.
 //!
 //! 1. While nobody records, a request costs one look at a number.
 //! 2. A recording holds at most `REQUESTS_MAX` requests that nobody has fetched. More are counted,
@@ -18,9 +18,9 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use trace::{Request, RequestKind};
-use wire::nbd::{Command, CommandFlags};
 
 use crate::attach::VolumeId;
+use crate::serving;
 
 /// Requests that one recording holds for who fetches them: 2 MiB.
 const REQUESTS_MAX: usize = 64 << 10;
@@ -51,21 +51,25 @@ struct Recording {
 }
 
 /// A request of a client as traces have it, at no time yet; `None` for what they have not.
-pub(crate) fn as_in_traces(request: &wire::nbd::Request) -> Option<Request> {
-    let kind = match request.command {
-        Command::Read => RequestKind::Read,
-        Command::Write => RequestKind::Write,
-        Command::WriteZeroes => RequestKind::Zero,
-        Command::Trim => RequestKind::Trim,
-        Command::Flush => RequestKind::Flush,
-        _ => return None,
+pub(crate) fn as_in_traces(
+    kind: serving::RequestKind,
+    offset_bytes: u64,
+    length_bytes: u64,
+    is_fua: bool,
+) -> Option<Request> {
+    let kind = match kind {
+        serving::RequestKind::Read => RequestKind::Read,
+        serving::RequestKind::Write => RequestKind::Write,
+        serving::RequestKind::Zero => RequestKind::Zero,
+        serving::RequestKind::Trim => RequestKind::Trim,
+        serving::RequestKind::Flush => RequestKind::Flush,
+        serving::RequestKind::Other => return None,
     };
     let (offset_bytes, length_bytes) = match kind {
         RequestKind::Flush => (0, 0),
-        _ if request.length_bytes == 0 => return None,
-        _ => (request.offset, request.length_bytes),
+        _ if length_bytes == 0 => return None,
+        _ => (offset_bytes, length_bytes),
     };
-    let is_fua = request.flags.has(CommandFlags::FUA);
     Some(Request { time_ns: 0, device: 0, kind, is_fua, offset_bytes, length_bytes })
 }
 
@@ -232,31 +236,30 @@ mod tests {
     use std::time::Duration;
 
     use trace::{Request, RequestKind};
-    use wire::nbd::{Command, CommandFlags};
 
     use super::{Noted, RECORDINGS_MAX, REQUESTS_MAX, Taps, as_in_traces};
+    use crate::serving::RequestKind as Kind;
 
-    fn asked(command: Command, offset: u64, length_bytes: u64) -> Option<Request> {
-        let flags = CommandFlags::FUA;
-        as_in_traces(&wire::nbd::Request { flags, command, cookie: 0, offset, length_bytes })
+    fn asked(kind: Kind, offset: u64, length_bytes: u64) -> Option<Request> {
+        as_in_traces(kind, offset, length_bytes, true)
     }
 
-    fn request(command: Command, offset: u64, length_bytes: u64) -> Request {
-        asked(command, offset, length_bytes).expect("traces have it")
+    fn request(kind: Kind, offset: u64, length_bytes: u64) -> Request {
+        asked(kind, offset, length_bytes).expect("traces have it")
     }
 
     #[test]
     fn a_recording_has_the_requests_to_its_volume_in_order() {
         let taps = Arc::new(Taps::default());
         assert!(!taps.is_listening());
-        taps.note(1, &request(Command::Read, 0, 512));
+        taps.note(1, &request(Kind::Read, 0, 512));
         let tap = taps.listen(1, None).expect("a free place");
         assert!(taps.is_listening());
-        taps.note(1, &request(Command::Write, 4096, 512));
-        taps.note(2, &request(Command::Write, 0, 512));
-        taps.note(1, &request(Command::Flush, 7, 9));
-        assert_eq!(asked(Command::BlockStatus, 0, 512), None);
-        assert_eq!(asked(Command::Read, 0, 0), None);
+        taps.note(1, &request(Kind::Write, 4096, 512));
+        taps.note(2, &request(Kind::Write, 0, 512));
+        taps.note(1, &request(Kind::Flush, 7, 9));
+        assert_eq!(asked(Kind::Other, 0, 512), None);
+        assert_eq!(asked(Kind::Read, 0, 0), None);
         let notes = tap.take();
         let [Noted::Request(write), Noted::Request(flush)] = [notes[0], notes[1]] else {
             panic!("two requests: {notes:?}");
@@ -273,11 +276,11 @@ mod tests {
         let taps = Arc::new(Taps::default());
         let tap = taps.listen(1, None).expect("a free place");
         for number in 0..REQUESTS_MAX as u64 + 10 {
-            taps.note(1, &request(Command::Write, number * 512, 512));
+            taps.note(1, &request(Kind::Write, number * 512, 512));
         }
         let notes = tap.take();
         assert_eq!((notes.len(), notes.back()), (REQUESTS_MAX + 1, Some(&Noted::Lost(10))));
-        taps.note(1, &request(Command::Write, 0, 512));
+        taps.note(1, &request(Kind::Write, 0, 512));
         assert!(matches!(tap.take().pop_front(), Some(Noted::Request(_))));
         assert_eq!(taps.counts(), (1, REQUESTS_MAX as u64 + 1, 10));
     }
@@ -287,7 +290,7 @@ mod tests {
         let taps = Arc::new(Taps::default());
         let over = taps.listen(1, Some(Duration::ZERO)).expect("a free place");
         let open = taps.listen(1, Some(Duration::MAX)).expect("a free place");
-        taps.note(1, &request(Command::Write, 0, 512));
+        taps.note(1, &request(Kind::Write, 0, 512));
         assert!(over.is_over() && over.take().is_empty());
         assert!(!open.is_over() && open.take().len() == 1);
         assert_eq!(taps.counts(), (2, 1, 0));

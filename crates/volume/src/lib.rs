@@ -43,6 +43,7 @@ pub use retention::trash::TRASH_NS;
 pub use volume::Volume;
 pub use write::copy_unit::CopyInfo;
 pub use write::pace::{Lack, Written};
+pub use write::update::Updated;
 
 pub use error::{Error, ErrorKind, Result};
 pub use history::{IoCount, IoKind};

@@ -15,6 +15,7 @@ pub mod copy_unit;
 pub mod edge;
 pub mod ops;
 pub mod pace;
+pub mod update;
 pub mod write_back;
 
 use std::cell::RefCell;

@@ -3,4 +3,7 @@
 //! Invariants: 1. no bytes make a decoder panic or allocate more than they hold; 2. whatever an
 //! encoder writes, the decoder of the other side reads back as the same value.
 
+mod fields;
+pub mod iscsi;
 pub mod nbd;
+pub mod scsi;

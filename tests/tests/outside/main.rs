@@ -8,6 +8,7 @@ mod databases;
 mod docs;
 mod file_systems;
 mod hooks;
+mod iscsi;
 mod members;
 mod one_file;
 mod operation;

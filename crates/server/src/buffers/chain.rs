@@ -71,6 +71,31 @@ impl Chain {
         &mut []
     }
 
+    /// Copies data from `from` on, as much as `into` takes.
+    pub(crate) fn copy_to(&self, mut from: usize, mut into: &mut [u8]) {
+        for piece in self.pieces() {
+            if from >= piece.len() {
+                from -= piece.len();
+                continue;
+            }
+            let piece = &piece[std::mem::take(&mut from)..];
+            let (part, rest) = into.split_at_mut(piece.len().min(into.len()));
+            part.copy_from_slice(&piece[..part.len()]);
+            into = rest;
+        }
+    }
+
+    /// Copies `bytes` into the data from `to` on.
+    pub(crate) fn copy_from(&mut self, mut to: usize, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let space = self.unfilled(to);
+            let part = space.len().min(bytes.len());
+            assert!(part > 0, "copied within what was taken");
+            space[..part].copy_from_slice(&bytes[..part]);
+            (to, bytes) = (to + part, &bytes[part..]);
+        }
+    }
+
     /// Puts a header before the data.
     pub(crate) fn set_header(&mut self, header: &[u8]) {
         let start = HEADROOM - header.len();

@@ -2,17 +2,22 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// Where NBD clients connect, for the URIs in answers.
+use crate::iscsi::Targets;
+
+/// Where clients connect, for the URIs in answers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct NbdAddresses {
+pub(crate) struct Addresses {
     pub(crate) unix: Option<PathBuf>,
     pub(crate) tcp: Option<SocketAddr>,
     /// Whether the TCP listener demands TLS; the unix socket is its owner's alone and never does.
     pub(crate) tls: bool,
+    /// Where iSCSI is served, if it is, and what its targets are called.
+    pub(crate) iscsi: Option<(SocketAddr, Arc<Targets>)>,
 }
 
-impl NbdAddresses {
+impl Addresses {
     pub(super) fn uri(&self, volume: &str) -> Option<String> {
         match &self.unix {
             Some(socket) => Some(nbd_unix_uri(volume, socket)),
@@ -22,16 +27,29 @@ impl NbdAddresses {
 
     pub(super) fn tcp_uri(&self, volume: &str) -> Option<String> {
         let scheme = if self.tls { "nbds" } else { "nbd" };
-        let mut address = self.tcp?;
-        if address.ip().is_unspecified() {
-            // Every address of this machine: clients elsewhere know a better name than we do.
-            address.set_ip(match address {
-                SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-                SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-            });
-        }
-        Some(format!("{scheme}://{address}/{volume}"))
+        Some(format!("{scheme}://{}/{volume}", here(self.tcp?)))
     }
+
+    pub(super) fn iscsi_name(&self, volume: &str) -> Option<String> {
+        self.iscsi.as_ref()?.1.name_of(volume)
+    }
+
+    pub(super) fn iscsi_uri(&self, volume: &str) -> Option<String> {
+        let (address, targets) = self.iscsi.as_ref()?;
+        Some(format!("iscsi://{}/{}/0", here(*address), targets.name_of(volume)?))
+    }
+}
+
+/// An address that clients on this machine connect to. Every address of this machine is no such:
+/// clients elsewhere know a better name than we do.
+fn here(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
 }
 
 /// `nbd+unix:///NAME?socket=/path`; what a URI cannot hold is percent-encoded.

@@ -9,7 +9,7 @@ use api::{ListQuery, ProblemKind};
 use axum::http::StatusCode;
 use volume::{Pool, Volume};
 
-use super::addresses::NbdAddresses;
+use super::addresses::Addresses;
 use super::answer::{Answer, Listed, Refusal};
 use super::{convert, guard};
 use crate::NoSpace;
@@ -42,7 +42,7 @@ struct Inner {
     fill: Arc<FillGauge>,
     attachments: Arc<Attachments>,
     watch: Watch,
-    nbd: NbdAddresses,
+    nbd: Addresses,
     metrics: Metrics,
     ready: AtomicBool,
 }
@@ -53,7 +53,7 @@ impl Context {
         fill: Arc<FillGauge>,
         attachments: Arc<Attachments>,
         watch: Watch,
-        nbd: NbdAddresses,
+        nbd: Addresses,
         metrics: Metrics,
     ) -> Context {
         let ready = AtomicBool::new(false);

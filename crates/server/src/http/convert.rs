@@ -3,7 +3,7 @@
 use api::{ClonedFrom, ProblemKind, SpanInput, Stamp, Time};
 use units::{Span, Timing, WallTime};
 
-use super::addresses::NbdAddresses;
+use super::addresses::Addresses;
 use crate::fill::Fill;
 use crate::http::answer::{Answer, Refusal};
 use crate::write_memory;
@@ -36,10 +36,12 @@ pub(crate) fn architecture(architecture: volume::Architecture) -> &'static str {
     architecture.name()
 }
 
-pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &NbdAddresses) -> api::Volume {
+pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &Addresses) -> api::Volume {
     api::Volume {
         nbd_uri: nbd.uri(&info.name),
         nbd_tcp_uri: nbd.tcp_uri(&info.name),
+        iscsi_name: nbd.iscsi_name(&info.name),
+        iscsi_uri: nbd.iscsi_uri(&info.name),
         clients: clients as u64,
         name: info.name,
         size: info.size_bytes,

@@ -25,7 +25,8 @@ use super::guard::{Caller, Door};
 use super::router::router;
 use crate::StartError;
 use crate::admission::Admission;
-use crate::listen::{Bound, SocketFile, is_loopback};
+use crate::admission::is_loopback;
+use crate::listen::{Bound, SocketFile};
 use crate::token::Token;
 
 /// Connections of a listener at once; more wait to be accepted.

@@ -5,9 +5,8 @@ use block::is_zero;
 use volume::ErrorKind;
 use wire::nbd::{Command, Errno, ReplyStyle, Request, encode};
 
-use super::export::Export;
-use super::replies::Replies;
 use crate::buffers::Chain;
+use crate::serving::{Export, Replies};
 
 /// Puts the header before data that was read in place, or a hole in its place; bytes of the reply.
 pub(super) fn finish_read(style: ReplyStyle, request: &Request, reply: &mut [u8]) -> usize {

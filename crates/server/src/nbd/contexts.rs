@@ -9,8 +9,8 @@ use units::BLOCK_BYTES;
 use wire::nbd::limits::STATUS_EXTENTS_MAX;
 use wire::nbd::{CommandFlags, ReplyStyle, Request, Status, encode};
 
-use super::export::{Changes, Export, OpenError};
 use crate::buffers::OWN_BYTES;
+use crate::serving::{Changes, Export, OpenError, Stretch};
 
 /// The context of the specification.
 pub(super) const ALLOCATION: &str = "base:allocation";
@@ -106,7 +106,8 @@ pub(super) fn answer(
         let found = match &context.kind {
             ContextKind::Allocation => allocation(export, request.offset, length_bytes, limit)?,
             ContextKind::Changed(changes) => {
-                changes.extents(request.offset, length_bytes, limit)?
+                let stretches = changes.extents(request.offset, length_bytes, limit)?;
+                stretches.into_iter().map(as_status).collect()
             }
         };
         let extents = fitted(found, length_bytes, limit);
@@ -114,6 +115,11 @@ pub(super) fn answer(
         encode::block_status(style, request, is_last, context.id, &extents, out);
     }
     Ok(())
+}
+
+fn as_status(stretch: Stretch) -> Status {
+    let flags = if stretch.differs { Status::CHANGED } else { 0 };
+    Status { length_bytes: stretch.length_bytes, flags }
 }
 
 fn allocation(

@@ -8,25 +8,21 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use volume::{Lack, WriteOp, Written};
-use wire::nbd::{Command, CommandFlags, ReplyStyle, Request, decode, encode};
+use wire::nbd::{Command, ReplyStyle, Request, decode, encode};
 
 use super::answer::{fail, finish_read, read_and_answer};
+use super::asked::{WriteRequest, as_in_traces, kind};
 use super::check::{self, Facts, Refusal};
 use super::contexts::MetaContext;
-use super::counters::Tally;
-use super::export::Export;
-use super::group::{Group, is_whole_blocks};
-use super::input::{INLINE_PAYLOAD_BYTES_MAX, Input};
-use super::jobs::{Jobs, Kind};
-use super::latency::Counts;
-use super::output::Output;
-use super::replies::Replies;
 use super::session::{OUTPUT_BYTES_MAX, Receiving, Session};
-use super::writing::{What, Writing};
 use crate::Attachments;
 use crate::buffers::{Purpose, Taker};
 use crate::meters::VolumeMeter;
-use crate::taps::{Taps, as_in_traces};
+use crate::serving::{
+    Asked, Counts, Export, Group, INLINE_PAYLOAD_BYTES_MAX, Input, Jobs, Kind, Output, Replies,
+    Tally, What, Writing,
+};
+use crate::taps::Taps;
 
 mod seldom;
 
@@ -79,7 +75,7 @@ struct Turn<'s> {
     facts: Facts,
     style: ReplyStyle,
     output: &'s mut Output,
-    jobs: &'s mut Jobs,
+    jobs: &'s mut Jobs<WriteRequest>,
     taker: &'s mut Taker,
     tally: &'s mut Tally,
     /// Requests that wait for a flush.
@@ -138,7 +134,7 @@ pub(super) fn execute(session: &mut Session) -> Turned {
         meter.add(turn.seen);
     }
     if turn.stopped.is_some() {
-        group.requests().iter().for_each(|request| turn.tally.at_once.take_away(request));
+        group.requests().iter().for_each(|asked| turn.tally.at_once.take_away(asked.kind()));
     }
     let has_moved = at > 0 || !matches!(then, Then::Wait);
     turn.tally.turns += u64::from(has_moved);
@@ -150,7 +146,7 @@ pub(super) fn execute(session: &mut Session) -> Turned {
     let turned = fill(session, then, has_moved);
     if let Some(((done, lacks), requests)) = stopped {
         let what = What::Turn(session.input.lend(), requests);
-        let writing = Writing::new(&session.export, session.style, what).after(done, lacks);
+        let writing = Writing::new(&session.export, what).after(done, lacks);
         session.tally.jobs += 1;
         session.jobs.write(0, writing);
     }
@@ -158,7 +154,7 @@ pub(super) fn execute(session: &mut Session) -> Turned {
 }
 
 /// The requests of a group, with where their payloads are.
-fn places(group: &Group<'_>, input: &Input) -> Vec<(Request, Option<usize>)> {
+fn places(group: &Group<'_, WriteRequest>, input: &Input) -> Vec<(WriteRequest, Option<usize>)> {
     let place = |op: &WriteOp<'_>| match op {
         WriteOp::Data { bytes, .. } => Some(input.place_of(bytes)),
         WriteOp::Zero { .. } => None,
@@ -182,7 +178,7 @@ fn fill(session: &mut Session, mut then: Then, has_moved: bool) -> Turned {
 }
 
 impl Turn<'_> {
-    fn step<'b>(&mut self, bytes: &'b [u8], group: &mut Group<'b>) -> Step {
+    fn step<'b>(&mut self, bytes: &'b [u8], group: &mut Group<'b, WriteRequest>) -> Step {
         let headers = self.style.headers();
         let request = match decode::request(bytes, headers) {
             Ok(Some(request)) => request,
@@ -204,12 +200,12 @@ impl Turn<'_> {
         request: Request,
         header: usize,
         bytes: &'b [u8],
-        group: &mut Group<'b>,
+        group: &mut Group<'b, WriteRequest>,
     ) -> Step {
         let jobs = self.tally.jobs;
         let step = self.carry_out(request, header, bytes, group);
         if matches!(step, Step::Next(_)) && self.tally.jobs == jobs {
-            self.tally.at_once.add(&request);
+            self.tally.at_once.add(kind(&request));
         }
         let is_recorded = self.taps.is_listening();
         if (is_recorded || self.meter.is_some())
@@ -232,7 +228,7 @@ impl Turn<'_> {
         request: Request,
         header: usize,
         bytes: &'b [u8],
-        group: &mut Group<'b>,
+        group: &mut Group<'b, WriteRequest>,
     ) -> Step {
         let payload = request.payload_bytes(self.style.headers());
         match request.command {
@@ -269,7 +265,12 @@ impl Turn<'_> {
         Step::Next(header)
     }
 
-    fn read(&mut self, request: &Request, header: usize, group: &mut Group<'_>) -> Step {
+    fn read(
+        &mut self,
+        request: &Request,
+        header: usize,
+        group: &mut Group<'_, WriteRequest>,
+    ) -> Step {
         let length = request.length_bytes;
         if length == 0 {
             self.output.push(encode::read_nothing(self.style, request).as_bytes());
@@ -289,7 +290,7 @@ impl Turn<'_> {
         };
         let (export, style, request) = (Arc::clone(self.export), self.style, *request);
         let answer = move |out: &mut _| read_and_answer(&*export, style, &request, data, out);
-        self.start(Kind::Look, length, Counts::one(&request), answer);
+        self.start(Kind::Look, length, Counts::one(kind(&request)), answer);
         Step::Next(header)
     }
 
@@ -317,7 +318,7 @@ impl Turn<'_> {
         header: usize,
         payload: u64,
         bytes: &'b [u8],
-        group: &mut Group<'b>,
+        group: &mut Group<'b, WriteRequest>,
     ) -> Step {
         let length = usize::try_from(payload).expect("checked to be at most 32 MiB");
         if length == 0 {
@@ -334,11 +335,12 @@ impl Turn<'_> {
             return Step::Then(header, Then::Receive(receiving));
         }
         let Some(payload) = bytes.get(header..header + length) else { return Step::Wait };
-        if is_whole_blocks(&request) {
+        let asked = WriteRequest { style: self.style, request };
+        if asked.is_whole_blocks() {
             if group.is_full() && !self.write(group) {
                 return Step::Wait;
             }
-            group.add(request, WriteOp::Data { offset: request.offset, bytes: payload });
+            group.add(asked, WriteOp::Data { offset: request.offset, bytes: payload });
         } else {
             if !self.jobs.has_room(length as u64) {
                 return Step::Wait;
@@ -347,27 +349,33 @@ impl Turn<'_> {
                 return Step::Wait;
             };
             own.unfilled(0).copy_from_slice(payload);
-            self.start_write(own.len() as u64, What::Payload(request, own));
+            self.start_write(own.len() as u64, What::Payload(asked, own));
         }
         Step::Next(header + length)
     }
 
-    fn take_zero(&mut self, request: Request, header: usize, group: &mut Group<'_>) -> Step {
+    fn take_zero(
+        &mut self,
+        request: Request,
+        header: usize,
+        group: &mut Group<'_, WriteRequest>,
+    ) -> Step {
         let length_bytes = request.length_bytes;
         if length_bytes == 0 {
             return self.done(&request, header);
         }
-        if is_whole_blocks(&request) && length_bytes <= INLINE_ZERO_BYTES_MAX {
+        let asked = WriteRequest { style: self.style, request };
+        if asked.is_whole_blocks() && length_bytes <= INLINE_ZERO_BYTES_MAX {
             if group.is_full() && !self.write(group) {
                 return Step::Wait;
             }
-            group.add(request, WriteOp::Zero { offset: request.offset, length_bytes });
+            group.add(asked, asked.zeros());
             return Step::Next(header);
         }
         if self.jobs.is_full() {
             return Step::Wait;
         }
-        self.start_write(0, What::Zeros(request));
+        self.start_write(0, What::Zeros(asked));
         Step::Next(header)
     }
 
@@ -383,7 +391,7 @@ impl Turn<'_> {
     }
 
     /// Hands the group to the engine and answers it; false when it has to wait, as it is.
-    fn write(&mut self, group: &mut Group<'_>) -> bool {
+    fn write(&mut self, group: &mut Group<'_, WriteRequest>) -> bool {
         if group.is_empty() || self.stopped.is_some() {
             return self.stopped.is_none();
         }
@@ -395,9 +403,10 @@ impl Turn<'_> {
             Ok(Written::All) => Ok(()),
             Err(error) => Err(error),
         };
-        for request in group.requests() {
+        for asked in group.requests() {
+            let request = &asked.request;
             match &written {
-                Ok(()) if request.flags.has(CommandFlags::FUA) => self.flushes.push(*request),
+                Ok(()) if asked.is_durable() => self.flushes.push(*request),
                 Ok(()) => self.output.push(encode::done(self.style, request).as_bytes()),
                 Err(error) => self.failed(request, error),
             }
@@ -412,19 +421,19 @@ impl Turn<'_> {
             return;
         }
         let waiting = std::mem::take(&mut self.flushes);
-        waiting.iter().for_each(|request| self.tally.at_once.take_away(request));
+        waiting.iter().for_each(|request| self.tally.at_once.take_away(kind(request)));
         let (export, style) = (Arc::clone(self.export), self.style);
         let goes_on = self.jobs.goes_on();
-        self.start(Kind::Change, 0, Counts::of(&waiting), move |out| {
-            match export.flush(&goes_on) {
-                Ok(()) => {
-                    for request in &waiting {
-                        out.done.extend_from_slice(encode::done(style, request).as_bytes());
-                    }
-                    0
+        self.start(Kind::Change, 0, Counts::of(waiting.iter().map(kind)), move |out| match export
+            .flush(&goes_on)
+        {
+            Ok(()) => {
+                for request in &waiting {
+                    out.done.extend_from_slice(encode::done(style, request).as_bytes());
                 }
-                Err(error) => waiting.iter().map(|r| fail(style, r, &error, &mut out.words)).sum(),
+                0
             }
+            Err(error) => waiting.iter().map(|r| fail(style, r, &error, &mut out.words)).sum(),
         });
     }
 
@@ -450,8 +459,8 @@ impl Turn<'_> {
         self.jobs.start(kind, cost, counts, work);
     }
 
-    fn start_write(&mut self, cost: u64, what: What) {
+    fn start_write(&mut self, cost: u64, what: What<WriteRequest>) {
         self.tally.jobs += 1;
-        self.jobs.write(cost, Writing::new(self.export, self.style, what));
+        self.jobs.write(cost, Writing::new(self.export, what));
     }
 }

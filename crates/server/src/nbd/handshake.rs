@@ -22,9 +22,8 @@ use wire::nbd::{
 
 use super::NbdContext;
 use super::contexts::MetaContext;
-use super::export::{Export, OpenError};
-use super::socket::Connection;
 use crate::Attachment;
+use crate::serving::{Connection, Export, OpenError, attach, off_thread};
 
 mod choice;
 
@@ -62,9 +61,6 @@ impl From<tokio::time::error::Elapsed> for HandshakeError {
         HandshakeError::TimedOut
     }
 }
-
-/// An export, entered in the register of its volume.
-type Opened = (Arc<dyn Export>, Attachment);
 
 /// How to go on after an option.
 enum Next {
@@ -285,31 +281,11 @@ impl Handshake<'_> {
         off_thread(move || exports.open(&name)).await
     }
 
-    /// Opens an export and enters the register of its volume, as soon as that is not closed.
-    async fn attach(&self, name: &str) -> Result<Result<Opened, OpenError>, io::Error> {
-        loop {
-            let export = match self.open(name).await? {
-                Ok(export) => export,
-                Err(error) => return Ok(Err(error)),
-            };
-            let (volume, part) = export.part_of();
-            if let Some(attachment) = self.context.attachments.attach(volume, part, &self.peer) {
-                // A delete that was over before the register knew of this client did not see it.
-                if export.is_served() {
-                    return Ok(Ok((export, attachment)));
-                }
-                continue;
-            }
-            // The volume may be another, or none, when it is opened again.
-            self.context.attachments.opened(volume).await;
-        }
-    }
-
     async fn begin_by_name(&mut self, name: &str) -> Result<Next, HandshakeError> {
         if self.style == ReplyStyle::Extended {
             return Err(HandshakeError::Refused("extended headers begin with GO".into()));
         }
-        let opened = self.attach(name).await?;
+        let opened = attach(self.context, name, &self.peer).await?;
         let (export, attachment) = opened.map_err(|e| HandshakeError::Refused(e.0))?;
         let flags = flags_for(&export, self.style, self.has_contexts(name));
         encode::export_name_answer(export.size_bytes(), flags, self.client, &mut self.out);
@@ -323,7 +299,9 @@ impl Handshake<'_> {
         info: &InfoRequest<'_>,
     ) -> Result<Next, HandshakeError> {
         let opened = match code == OptionCode::GO {
-            true => self.attach(info.name).await?.map(|(export, held)| (export, Some(held))),
+            true => {
+                attach(self.context, info.name, &self.peer).await?.map(|(e, held)| (e, Some(held)))
+            }
             false => self.open(info.name).await?.map(|export| (export, None)),
         };
         let (export, attachment) = match opened {
@@ -379,11 +357,6 @@ impl Handshake<'_> {
         };
         Chosen { export, style: self.style, contexts, attachment, client: self.peer.clone() }
     }
-}
-
-/// Runs what may wait for a device where that blocks no session.
-async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)
 }
 
 fn flags_for(export: &Arc<dyn Export>, style: ReplyStyle, has_contexts: bool) -> TransmissionFlags {

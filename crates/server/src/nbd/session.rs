@@ -21,38 +21,27 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::io::AsyncWrite;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::sync::watch;
 use wire::nbd::{ReplyStyle, Request};
 
 use super::NbdContext;
+use super::asked::WriteRequest;
 use super::check;
 use super::contexts::MetaContext;
-use super::counters::{Stage, Tally};
 use super::execute::{self, Then};
-use super::export::Export;
-use super::group::GroupMemory;
 use super::handshake::Chosen;
-use super::input::{INPUT_BYTES, Input};
-use super::jobs::{Event, JobReport, Jobs, Threads};
-use super::output::Output;
-use super::socket::Connection;
-use super::watch::{End, Watch};
-use super::writing::{Left, What, Writing};
-use crate::Attachment;
 use crate::buffers::{Chain, Taker};
 use crate::meters::VolumeMeter;
+use crate::serving::{
+    Connection, End, Event, Export, GroupMemory, INPUT_BYTES, Input, JobReport, Jobs, Left, Output,
+    Stage, Tally, Threads, Watch, What, Writing, watch_for_leave,
+};
 
 /// Stop executing requests while this many bytes of replies wait to be sent.
 pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;
-/// Most bytes that are taken of a client after the last answer: two of the longest requests.
-const PARTING_BYTES_MAX: usize = 64 << 20;
-const PARTING_STEP_BYTES: usize = 16 << 10;
-/// After this part of the farewell without a byte there is nothing under way any more.
-const SILENCE: u32 = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -80,9 +69,9 @@ pub(super) struct Session {
     pub(super) context: Arc<NbdContext>,
     pub(super) input: Input,
     pub(super) output: Output,
-    pub(super) jobs: Jobs,
+    pub(super) jobs: Jobs<WriteRequest>,
     pub(super) taker: Taker,
-    pub(super) group: GroupMemory,
+    pub(super) group: GroupMemory<WriteRequest>,
     pub(super) tally: Tally,
     pub(super) meter: Option<Arc<VolumeMeter>>,
     pub(super) seen: Vec<trace::Request>,
@@ -97,7 +86,7 @@ pub(super) struct Session {
     /// Bytes may be left in the TLS layer.
     is_unflushed: bool,
     connection: Connection,
-    events: UnboundedReceiver<Event>,
+    events: UnboundedReceiver<Event<WriteRequest>>,
     pub(super) client: String,
 }
 
@@ -112,7 +101,8 @@ pub(super) async fn serve(
 ) {
     let (sender, events) = mpsc::unbounded_channel();
     let farewell = context.limits.farewell;
-    let watcher = tokio::spawn(watch_for_leave(chosen.attachment, stop, sender.clone(), farewell));
+    let watcher =
+        tokio::spawn(watch_for_leave(Some(chosen.attachment), stop, sender.clone(), farewell));
     let meter = chosen
         .export
         .present_of()
@@ -146,41 +136,7 @@ pub(super) async fn serve(
     let _ = watcher.await;
     let (connection, phase) = session.into_connection();
     // A client that is gone already need not be told.
-    let _ = tokio::time::timeout(farewell, part(connection, phase, farewell)).await;
-}
-
-/// Tells the client that no more comes, and takes what it still sends: a connection that is closed
-/// on bytes that nobody read is reset, and answers on their way may be lost with it.
-async fn part(mut connection: Connection, phase: Phase, farewell: Duration) -> io::Result<()> {
-    connection.shutdown().await?;
-    let mut bytes = vec![0; PARTING_STEP_BYTES];
-    let mut taken = 0;
-    while phase != Phase::Dead && taken < PARTING_BYTES_MAX {
-        let received = tokio::time::timeout(farewell / SILENCE, connection.read(&mut bytes));
-        match received.await {
-            Ok(Ok(count @ 1..)) => taken += count,
-            Ok(Ok(0) | Err(_)) | Err(_) => break,
-        }
-    }
-    Ok(())
-}
-
-/// Tells the session when it shall end, and holds its attachment as long as it lives.
-async fn watch_for_leave(
-    mut attachment: Attachment,
-    mut stop: watch::Receiver<bool>,
-    events: UnboundedSender<Event>,
-    farewell: Duration,
-) {
-    tokio::select! {
-        // A sender that is gone means the same: the server stops.
-        _ = stop.wait_for(|stop| *stop) => {}
-        () = attachment.asked_to_leave() => {}
-    }
-    let _ = events.send(Event::Leave);
-    tokio::time::sleep(farewell).await;
-    let _ = events.send(Event::Expire);
-    std::future::pending::<()>().await;
+    let _ = tokio::time::timeout(farewell, connection.part(phase != Phase::Dead, farewell)).await;
 }
 
 impl Session {
@@ -239,10 +195,10 @@ impl Session {
         has_moved
     }
 
-    fn job_ended(&mut self, mut report: JobReport) {
+    fn job_ended(&mut self, mut report: JobReport<WriteRequest>) {
         self.tally.errors += report.errors;
         self.tally.job_took(report.time);
-        match std::mem::take(&mut report.left) {
+        match std::mem::replace(&mut report.left, Left::Nothing) {
             Left::Nothing => {}
             Left::Input(lent) => self.input.take_back(lent),
             Left::Write(writing) if self.phase != Phase::Dead => {
@@ -305,8 +261,8 @@ impl Session {
                         unreachable!("just seen");
                     };
                     let cost = payload.len() as u64;
-                    let what = What::Payload(request, payload);
-                    self.jobs.write(cost, Writing::new(&self.export, self.style, what));
+                    let what = What::Payload(WriteRequest { style: self.style, request }, payload);
+                    self.jobs.write(cost, Writing::new(&self.export, what));
                     self.tally.jobs += 1;
                     has_moved = true;
                 }

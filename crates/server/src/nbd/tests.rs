@@ -4,10 +4,10 @@
 mod client;
 mod gone;
 mod hostile;
-mod memory;
+pub(crate) mod memory;
 mod negotiation;
 mod pool;
-mod rig;
+pub(crate) mod rig;
 mod room;
 mod tls;
 mod tools;

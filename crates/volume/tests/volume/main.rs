@@ -53,5 +53,6 @@ mod space;
 mod story;
 mod together;
 mod trash;
+mod update;
 mod versions;
 mod wide;

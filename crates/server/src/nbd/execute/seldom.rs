@@ -6,13 +6,12 @@ use wire::nbd::limits::META_CONTEXTS_MAX;
 use wire::nbd::{Errno, Request, decode, encode};
 
 use super::super::answer::fail;
+use super::super::asked::{WriteRequest, kind};
 use super::super::check;
 use super::super::contexts::{self, MetaContext};
-use super::super::group::Group;
-use super::super::jobs::Kind;
-use super::super::latency::Counts;
 use super::{Step, Turn};
 use crate::buffers::Purpose;
+use crate::serving::{Counts, Group, Kind};
 
 /// Most bytes that CACHE reads, and how many at a time.
 const CACHE_BYTES_MAX: u64 = 32 << 20;
@@ -28,7 +27,7 @@ impl Turn<'_> {
             return Step::Wait;
         };
         let (export, style, request) = (Arc::clone(self.export), self.style, *request);
-        self.start(Kind::Look, CACHE_STEP_BYTES, Counts::one(&request), move |out| {
+        self.start(Kind::Look, CACHE_STEP_BYTES, Counts::one(kind(&request)), move |out| {
             let end = request.offset + request.length_bytes.min(CACHE_BYTES_MAX);
             let buffer = buffer.unfilled(0);
             let mut offset = request.offset;
@@ -51,7 +50,7 @@ impl Turn<'_> {
         header: usize,
         payload: u64,
         bytes: &[u8],
-        group: &mut Group<'_>,
+        group: &mut Group<'_, WriteRequest>,
     ) -> Step {
         let all: Vec<u32> = self.contexts.iter().map(|c| c.id).collect();
         let (length, ids, consumed) = if payload == 0 {
@@ -86,7 +85,7 @@ impl Turn<'_> {
         };
         let (export, style) = (Arc::clone(self.export), self.style);
         let contexts = Arc::clone(self.contexts);
-        self.start(Kind::Look, reply_bytes as u64, Counts::one(&request), move |out| {
+        self.start(Kind::Look, reply_bytes as u64, Counts::one(kind(&request)), move |out| {
             let wanted: Vec<&MetaContext> =
                 contexts.iter().filter(|c| ids.contains(&c.id)).collect();
             let mut reply = Vec::with_capacity(reply_bytes);
@@ -107,7 +106,7 @@ impl Turn<'_> {
         &mut self,
         request: Request,
         header: usize,
-        group: &mut Group<'_>,
+        group: &mut Group<'_, WriteRequest>,
     ) -> Step {
         if self.jobs.is_full() {
             return Step::Wait;
@@ -118,7 +117,7 @@ impl Turn<'_> {
         let (export, style) = (Arc::clone(self.export), self.style);
         let attachments = Arc::clone(self.attachments);
         let (goes_on, client) = (self.jobs.goes_on(), self.client.to_owned());
-        self.start(Kind::Resize, 0, Counts::one(&request), move |out| {
+        self.start(Kind::Resize, 0, Counts::one(kind(&request)), move |out| {
             if !goes_on() {
                 return 0;
             }

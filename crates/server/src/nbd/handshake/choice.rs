@@ -6,8 +6,8 @@ use wire::nbd::limits::META_CONTEXTS_MAX;
 use wire::nbd::{MetaRequest, OptionCode, OptionReplyKind, ReplyStyle, encode};
 
 use super::super::contexts::{self, MetaContext};
-use super::super::export::{Export, OpenError};
-use super::{Handshake, HandshakeError, Next, off_thread};
+use super::{Handshake, HandshakeError, Next};
+use crate::serving::{Export, OpenError, off_thread};
 
 impl Handshake<'_> {
     pub(super) async fn list_contexts(

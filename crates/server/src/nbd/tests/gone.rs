@@ -14,9 +14,7 @@ use wire::nbd::{Command, ReplyStyle, encode};
 use super::client::{Client, reset};
 use super::memory::{Disk, MemoryExports};
 use super::rig::{Rig, eventually};
-use crate::nbd::NbdLimits;
-use crate::nbd::socket::{AHEAD_BYTES_MAX, Connection};
-use crate::nbd::watch::{End, Watch};
+use crate::serving::{AHEAD_BYTES_MAX, Connection, End, Limits, Watch};
 
 const BLOCK: u64 = 4096;
 /// The error number of what finds no room.
@@ -41,7 +39,7 @@ impl Waiting {
         let exports = MemoryExports::default();
         let disk = Arc::clone(&exports.disk);
         // Longer than a test waits for anything.
-        let limits = NbdLimits { farewell: Duration::from_secs(30), ..NbdLimits::default() };
+        let limits = Limits { farewell: Duration::from_secs(30), ..Limits::default() };
         let rig = Rig::start_on(1, Arc::new(exports), limits, None);
         disk.set_room(0);
         let client = match over {

@@ -13,7 +13,7 @@ use super::client::Client;
 use super::memory::SIZE;
 use super::rig::{Rig, eventually, memory, memory_with};
 use crate::buffers::BUFFERS_BYTES_DEFAULT;
-use crate::nbd::NbdLimits;
+use crate::serving::Limits;
 
 /// Numbers from a seed: the same in every run.
 struct Random(u64);
@@ -147,7 +147,7 @@ fn all_gone_but_one(rig: &Rig) {
 #[test]
 fn a_connection_ends_whole_though_its_client_sent_more_than_is_read() {
     // Longer than a test waits for anything.
-    let limits = NbdLimits { farewell: Duration::from_secs(60), ..NbdLimits::default() };
+    let limits = Limits { farewell: Duration::from_secs(60), ..Limits::default() };
     let (rig, disk) = memory_with(limits);
     disk.bytes.lock().fill(5);
     for client in [Client::connect(&rig), Client::connect_tcp(&rig)] {
@@ -171,7 +171,7 @@ fn a_connection_ends_whole_though_its_client_sent_more_than_is_read() {
 
 #[test]
 fn a_client_that_never_stops_sending_is_not_listened_to_for_ever() {
-    let limits = NbdLimits { farewell: Duration::from_secs(60), ..NbdLimits::default() };
+    let limits = Limits { farewell: Duration::from_secs(60), ..Limits::default() };
     let (rig, _) = memory_with(limits);
     let mut client = Client::begin(&rig, "disk", ReplyStyle::Simple);
     let garbage = vec![0xee; 1 << 20];
@@ -182,7 +182,7 @@ fn a_client_that_never_stops_sending_is_not_listened_to_for_ever() {
 
 #[test]
 fn a_slow_handshake_is_cut_off() {
-    let limits = NbdLimits { handshake_step: Duration::from_millis(50), ..NbdLimits::default() };
+    let limits = Limits { handshake_step: Duration::from_millis(50), ..Limits::default() };
     let (rig, _) = memory_with(limits);
     let mut silent = UnixStream::connect(&rig.socket).expect("connect");
     let mut half = UnixStream::connect(&rig.socket).expect("connect");
@@ -199,7 +199,7 @@ fn a_slow_handshake_is_cut_off() {
 #[test]
 fn a_session_may_be_silent_for_longer_than_a_handshake() {
     // Longer than the handshakes of a busy machine.
-    let limits = NbdLimits { handshake_step: Duration::from_secs(2), ..NbdLimits::default() };
+    let limits = Limits { handshake_step: Duration::from_secs(2), ..Limits::default() };
     let (rig, _) = memory_with(limits);
     let mut client = Client::begin(&rig, "disk", ReplyStyle::Simple);
     let mut silent = UnixStream::connect(&rig.socket).expect("connect");
@@ -209,7 +209,7 @@ fn a_session_may_be_silent_for_longer_than_a_handshake() {
 
 #[test]
 fn connections_beyond_the_limit_are_closed_at_once() {
-    let limits = NbdLimits { connections_max: 3, ..NbdLimits::default() };
+    let limits = Limits { connections_max: 3, ..Limits::default() };
     let (rig, _) = memory_with(limits);
     let clients: Vec<Client> =
         (0..3).map(|_| Client::begin(&rig, "disk", ReplyStyle::Simple)).collect();
@@ -257,7 +257,7 @@ fn a_client_that_takes_no_replies_is_not_read_from() {
 
 #[test]
 fn bytes_in_flight_are_bounded() {
-    let limits = NbdLimits { in_flight_bytes_max: 1 << 20, ..NbdLimits::default() };
+    let limits = Limits { in_flight_bytes_max: 1 << 20, ..Limits::default() };
     let (rig, disk) = memory_with(limits);
     disk.is_cold.store(true, Ordering::SeqCst);
     disk.close_gate();
@@ -311,7 +311,7 @@ fn clients_that_take_no_replies_hold_the_buffers_and_no_more() {
 
 #[test]
 fn jobs_of_all_connections_are_bounded_and_each_connection_has_one() {
-    let limits = NbdLimits { in_flight_total_max: 8, ..NbdLimits::default() };
+    let limits = Limits { in_flight_total_max: 8, ..Limits::default() };
     let (rig, disk) = memory_with(limits);
     disk.is_cold.store(true, Ordering::SeqCst);
     disk.close_gate();
@@ -338,7 +338,7 @@ fn jobs_of_all_connections_are_bounded_and_each_connection_has_one() {
 
 #[test]
 fn a_listener_that_is_full_locks_nobody_out_of_another() {
-    let limits = NbdLimits { connections_max: 3, ..NbdLimits::default() };
+    let limits = Limits { connections_max: 3, ..Limits::default() };
     let (rig, _) = memory_with(limits);
     let at_export = |client: Client| client.at_export("disk", ReplyStyle::Simple, &[]);
     let idle: Vec<Client> = (0..3).map(|_| at_export(Client::connect_tcp(&rig))).collect();

@@ -6,43 +6,42 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use volume::{Error, ErrorKind, Extent, Lack, Result, RoomWait, WriteOp, Written};
-use wire::nbd::Status;
 
 use super::rig::DISK;
 use crate::attach::{Part, VolumeId};
-use crate::nbd::{Changes, Export, Exports, Listed, OpenError};
+use crate::serving::{Changes, Export, Exports, Listed, OpenError, Stretch};
 
 /// Bytes of every memory export to begin with.
-pub(super) const SIZE: u64 = 64 << 20;
+pub(crate) const SIZE: u64 = 64 << 20;
 const BLOCK: usize = 4096;
 
 /// A disk in memory, `disk`, and the read-only `disk@past`.
 #[derive(Default)]
-pub(super) struct MemoryExports {
-    pub(super) disk: Arc<Disk>,
+pub(crate) struct MemoryExports {
+    pub(crate) disk: Arc<Disk>,
 }
 
 /// The state of the disk.
-pub(super) struct Disk {
-    pub(super) bytes: Mutex<Vec<u8>>,
-    pub(super) flushes: AtomicU64,
-    pub(super) batches: AtomicU64,
+pub(crate) struct Disk {
+    pub(crate) bytes: Mutex<Vec<u8>>,
+    pub(crate) flushes: AtomicU64,
+    pub(crate) batches: AtomicU64,
     /// Every read is a job, which has to wait for the gate.
-    pub(super) is_cold: AtomicBool,
+    pub(crate) is_cold: AtomicBool,
     /// It has not to wait for that.
-    pub(super) reads_pass_gate: AtomicBool,
+    pub(crate) reads_pass_gate: AtomicBool,
     /// Writes and flushes fail with this.
-    pub(super) failure: Mutex<Option<ErrorKind>>,
+    pub(crate) failure: Mutex<Option<ErrorKind>>,
     /// Closed: cold reads, flushes and resizes wait.
     gate_is_closed: Mutex<bool>,
     gate: Condvar,
     /// Those of them that wait at the gate.
-    pub(super) waiting: AtomicU64,
+    pub(crate) waiting: AtomicU64,
     /// Bytes that can be written before there is no room.
     room: Mutex<u64>,
     has_room: Condvar,
     /// Writes that wait for room on a thread.
-    pub(super) waiting_for_room: AtomicU64,
+    pub(crate) waiting_for_room: AtomicU64,
 }
 
 impl Default for Disk {
@@ -65,17 +64,17 @@ impl Default for Disk {
 }
 
 impl Disk {
-    pub(super) fn close_gate(&self) {
+    pub(crate) fn close_gate(&self) {
         *self.gate_is_closed.lock() = true;
     }
 
-    pub(super) fn open_gate(&self) {
+    pub(crate) fn open_gate(&self) {
         *self.gate_is_closed.lock() = false;
         self.gate.notify_all();
     }
 
     /// So many bytes can be written from now on.
-    pub(super) fn set_room(&self, bytes: u64) {
+    pub(crate) fn set_room(&self, bytes: u64) {
         *self.room.lock() = bytes;
         self.has_room.notify_all();
     }
@@ -264,11 +263,11 @@ impl Export for Memory {
 struct FirstBlock;
 
 impl Changes for FirstBlock {
-    fn extents(&self, offset: u64, length_bytes: u64, _: usize) -> Result<Vec<Status>> {
+    fn extents(&self, offset: u64, length_bytes: u64, _: usize) -> Result<Vec<Stretch>> {
         let changed = (BLOCK as u64).saturating_sub(offset).min(length_bytes);
         let all = [
-            Status { length_bytes: changed, flags: Status::CHANGED },
-            Status { length_bytes: length_bytes - changed, flags: 0 },
+            Stretch { length_bytes: changed, differs: true },
+            Stretch { length_bytes: length_bytes - changed, differs: false },
         ];
         Ok(all.into_iter().filter(|s| s.length_bytes > 0).collect())
     }

@@ -13,7 +13,7 @@ use wire::nbd::{Command, CommandFlags, OptionCode, OptionReplyKind, ReplyStyle, 
 use super::client::Client;
 use super::rig::Rig;
 use super::tools::python;
-use crate::nbd::{Export, Exports, Listed, NbdLimits, OpenError, PoolExports};
+use crate::serving::{Export, Exports, Limits, Listed, OpenError, PoolExports};
 
 pub(super) const SIZE: u64 = 16 << 20;
 
@@ -53,7 +53,7 @@ fn pool_rig_of(architecture: Architecture, cache: CacheChange) -> PoolRig {
     let pool = Pool::open(device, machine, options).expect("it opens");
     let volume = pool.create_volume(&spec("vol", architecture, cache)).expect("a volume");
     let exports = Arc::new(PoolExports::new(Arc::clone(&pool)));
-    let rig = Rig::start(exports, NbdLimits::default(), None);
+    let rig = Rig::start(exports, Limits::default(), None);
     PoolRig { rig, pool, volume, _dir: dir }
 }
 
@@ -126,7 +126,7 @@ impl Exports for DeletedMeanwhile {
 fn a_volume_that_is_deleted_while_a_client_attaches_is_none_for_it() {
     let PoolRig { pool, .. } = &pool_rig();
     let exports = DeletedMeanwhile(PoolExports::new(Arc::clone(pool)), Arc::clone(pool));
-    let rig = Rig::start(Arc::new(exports), NbdLimits::default(), None);
+    let rig = Rig::start(Arc::new(exports), Limits::default(), None);
     let mut client = Client::connect(&rig);
     let mut data = Vec::new();
     encode::info_request("vol", &[], &mut data);

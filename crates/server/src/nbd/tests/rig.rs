@@ -11,7 +11,8 @@ use tempfile::TempDir;
 use super::memory::{Disk, MemoryExports};
 
 use crate::attach::{Attachments, Part, VolumeId};
-use crate::nbd::{Exports, NbdContext, NbdLimits, NbdServer};
+use crate::nbd::NbdContext;
+use crate::serving::{DataThreads, Exports, Limits, Listeners, Serving};
 
 /// The number of the disk in memory, and of the first volume of a pool.
 pub(super) const DISK: VolumeId = 1;
@@ -21,15 +22,15 @@ pub(super) struct Rig {
     pub(super) socket: PathBuf,
     pub(super) tcp: SocketAddr,
     pub(super) context: Arc<NbdContext>,
-    server: Option<NbdServer>,
+    server: Option<DataThreads>,
 }
 
 /// A server of a disk in memory.
 pub(super) fn memory() -> (Rig, Arc<Disk>) {
-    memory_with(NbdLimits::default())
+    memory_with(Limits::default())
 }
 
-pub(super) fn memory_with(limits: NbdLimits) -> (Rig, Arc<Disk>) {
+pub(super) fn memory_with(limits: Limits) -> (Rig, Arc<Disk>) {
     let exports = MemoryExports::default();
     let disk = Arc::clone(&exports.disk);
     (Rig::start(Arc::new(exports), limits, None), disk)
@@ -38,7 +39,7 @@ pub(super) fn memory_with(limits: NbdLimits) -> (Rig, Arc<Disk>) {
 impl Rig {
     pub(super) fn start(
         exports: Arc<dyn Exports>,
-        limits: NbdLimits,
+        limits: Limits,
         tls: Option<Arc<rustls::ServerConfig>>,
     ) -> Rig {
         Rig::start_on(2, exports, limits, tls)
@@ -48,7 +49,7 @@ impl Rig {
     pub(super) fn start_on(
         threads: usize,
         exports: Arc<dyn Exports>,
-        limits: NbdLimits,
+        limits: Limits,
         tls: Option<Arc<rustls::ServerConfig>>,
     ) -> Rig {
         let dir = tempfile::tempdir().expect("directory");
@@ -58,19 +59,21 @@ impl Rig {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         listener.set_nonblocking(true).expect("set");
         let tcp = listener.local_addr().expect("address");
-        let context = Arc::new(NbdContext {
+        let serving = Serving {
             exports,
             attachments: Arc::new(Attachments::default()),
-            tls: env::RankedRwLock::new(env::Rank::Leaf, tls),
             limits,
             counters: Arc::default(),
             meters: Arc::default(),
             buffers: Arc::default(),
             taps: Arc::default(),
             room: Default::default(),
-        });
-        let server =
-            NbdServer::start(&context, threads, vec![unix], vec![listener]).expect("start");
+        };
+        let tls = env::RankedRwLock::new(env::Rank::Leaf, tls);
+        let context = Arc::new(NbdContext { serving, tls });
+        let front_end = Arc::clone(&context) as Arc<_>;
+        let listeners = Listeners { front_end, unix: vec![unix], tcp: vec![listener] };
+        let server = DataThreads::start(threads, vec![listeners]).expect("start");
         Rig { dir, socket, tcp, context, server: Some(server) }
     }
 
@@ -102,7 +105,7 @@ impl Drop for Rig {
 }
 
 /// Waits until something another thread does is seen.
-pub(super) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(20);
     while !is_so() {
         assert!(Instant::now() < until, "not in 20 s: {what}");

@@ -18,7 +18,7 @@ use super::memory::MemoryExports;
 use super::pool::{SIZE, spec};
 use super::rig::{DISK, Rig, eventually, memory};
 use crate::attach::Part;
-use crate::nbd::{NbdLimits, PoolExports};
+use crate::serving::{Limits, PoolExports};
 
 const MIB: u64 = 1 << 20;
 /// The error number of what finds no room.
@@ -102,7 +102,7 @@ impl Drop for Small {
     }
 }
 
-fn small(limits: NbdLimits, cache: CacheChange) -> Small {
+fn small(limits: Limits, cache: CacheChange) -> Small {
     let dir = tempfile::tempdir().expect("directory");
     let media = FileMedia::create(&dir.path().join("pool.img"), 48 * MIB).expect("a file");
     let below = MediaDevice::new(Arc::new(media));
@@ -168,7 +168,7 @@ impl Small {
 fn a_write_that_waits_for_room_keeps_no_other_connection_waiting() {
     for cache in caches() {
         for length in [16 << 10, 64 << 10, 1 << 20] {
-            let small = small(NbdLimits::default(), cache);
+            let small = small(Limits::default(), cache);
             let mut writer = Client::begin(&small.rig, "vol", ReplyStyle::Structured);
             let mut reader = Client::begin(&small.rig, "other", ReplyStyle::Structured);
             small.device.set(true);
@@ -186,7 +186,7 @@ fn a_write_that_waits_for_room_keeps_no_other_connection_waiting() {
 
 #[test]
 fn a_server_stops_though_a_write_waits_for_room() {
-    let limits = NbdLimits { farewell: Duration::from_millis(50), ..NbdLimits::default() };
+    let limits = Limits { farewell: Duration::from_millis(50), ..Limits::default() };
     let mut small = small(limits, CacheChange::default());
     let mut writer = Client::begin(&small.rig, "vol", ReplyStyle::Structured);
     let other = small.hold_up_who_makes_room();
@@ -200,7 +200,7 @@ fn a_server_stops_though_a_write_waits_for_room() {
 
 #[test]
 fn a_server_stops_though_a_flush_waits_for_room() {
-    let limits = NbdLimits { farewell: Duration::from_millis(50), ..NbdLimits::default() };
+    let limits = Limits { farewell: Duration::from_millis(50), ..Limits::default() };
     let mut small = small(limits, caches()[1]);
     let mut writer = Client::begin(&small.rig, "vol", ReplyStyle::Structured);
     let mut flusher = Client::begin(&small.rig, "vol", ReplyStyle::Structured);
@@ -221,7 +221,7 @@ fn a_server_stops_though_a_flush_waits_for_room() {
 
 #[test]
 fn a_write_that_waits_for_room_is_given_up_when_its_client_goes() {
-    let small = small(NbdLimits::default(), CacheChange::default());
+    let small = small(Limits::default(), CacheChange::default());
     let mut writer = Client::begin(&small.rig, "vol", ReplyStyle::Structured);
     let other = small.hold_up_who_makes_room();
     small.write_until(&mut writer, 64 << 10, || small.writes_waiting() > 0);
@@ -235,7 +235,7 @@ fn a_write_that_waits_for_room_is_given_up_when_its_client_goes() {
 
 #[test]
 fn a_volume_is_deleted_though_a_write_to_it_waits_for_room() {
-    let small = small(NbdLimits::default(), CacheChange::default());
+    let small = small(Limits::default(), CacheChange::default());
     let mut writer = Client::begin(&small.rig, "vol", ReplyStyle::Structured);
     let other = small.hold_up_who_makes_room();
     small.write_until(&mut writer, 64 << 10, || small.writes_waiting() > 0);
@@ -253,7 +253,7 @@ fn a_volume_is_deleted_though_a_write_to_it_waits_for_room() {
 #[test]
 fn a_write_for_which_there_is_no_room_fails_and_the_next_finds_what_a_delete_leaves() {
     for cache in caches() {
-        let small = small(NbdLimits::default(), cache);
+        let small = small(Limits::default(), cache);
         let mut writer = Client::begin(&small.rig, "vol", ReplyStyle::Structured);
         let bytes = vec![5; 64 << 10];
         let mut answers =
@@ -291,7 +291,7 @@ fn send_parts(client: &mut Client, count: u64) {
 fn writes_that_wait_for_room_leave_threads_to_others() {
     let exports = MemoryExports::default();
     let disk = Arc::clone(&exports.disk);
-    let rig = Rig::start_on(1, Arc::new(exports), NbdLimits::default(), None);
+    let rig = Rig::start_on(1, Arc::new(exports), Limits::default(), None);
     disk.set_room(0);
     let mut writers: Vec<Client> =
         (0..4).map(|_| Client::begin(&rig, "disk", ReplyStyle::Simple)).collect();
@@ -315,7 +315,7 @@ fn writes_that_wait_for_room_leave_threads_to_others() {
 fn a_resize_does_not_wait_behind_writes_that_wait_for_room() {
     let exports = MemoryExports::default();
     let disk = Arc::clone(&exports.disk);
-    let rig = Rig::start_on(1, Arc::new(exports), NbdLimits::default(), None);
+    let rig = Rig::start_on(1, Arc::new(exports), Limits::default(), None);
     disk.set_room(0);
     let mut writers: Vec<Client> =
         (0..9).map(|_| Client::begin(&rig, "disk", ReplyStyle::Simple)).collect();
@@ -332,7 +332,7 @@ fn a_resize_does_not_wait_behind_writes_that_wait_for_room() {
 fn a_resize_to_less_is_refused_though_the_other_client_came_while_it_waited() {
     let exports = MemoryExports::default();
     let disk = Arc::clone(&exports.disk);
-    let rig = Rig::start_on(1, Arc::new(exports), NbdLimits::default(), None);
+    let rig = Rig::start_on(1, Arc::new(exports), Limits::default(), None);
     disk.close_gate();
     let mut client = Client::begin(&rig, "disk", ReplyStyle::Simple);
     for size in [65 * MIB, MIB] {
@@ -354,7 +354,7 @@ fn a_resize_to_less_is_refused_though_the_other_client_came_while_it_waited() {
 fn nobody_attaches_while_a_client_makes_its_disk_smaller() {
     let exports = MemoryExports::default();
     let disk = Arc::clone(&exports.disk);
-    let rig = Rig::start_on(1, Arc::new(exports), NbdLimits::default(), None);
+    let rig = Rig::start_on(1, Arc::new(exports), Limits::default(), None);
     disk.close_gate();
     let mut client = Client::begin(&rig, "disk", ReplyStyle::Simple);
     let resize = client.request(Command::Resize, MIB, 0);
@@ -371,7 +371,7 @@ fn nobody_attaches_while_a_client_makes_its_disk_smaller() {
 fn a_resize_that_has_no_thread_yet_is_given_up_when_its_client_goes() {
     let exports = MemoryExports::default();
     let disk = Arc::clone(&exports.disk);
-    let rig = Rig::start_on(1, Arc::new(exports), NbdLimits::default(), None);
+    let rig = Rig::start_on(1, Arc::new(exports), Limits::default(), None);
     let begin = || Client::connect_tcp(&rig).at_export("disk", ReplyStyle::Simple, &[]);
     let (mut reader, mut client, mut other) = (begin(), begin(), begin());
     disk.close_gate();
@@ -399,7 +399,7 @@ fn a_resize_that_has_no_thread_yet_is_given_up_when_its_client_goes() {
 fn writes_that_wait_for_room_leave_buffers_to_others() {
     let exports = MemoryExports::default();
     let disk = Arc::clone(&exports.disk);
-    let rig = Rig::start_on(1, Arc::new(exports), NbdLimits::default(), None);
+    let rig = Rig::start_on(1, Arc::new(exports), Limits::default(), None);
     disk.set_room(0);
     let senders: Vec<JoinHandle<()>> = (0..6_u64)
         .map(|number| {
@@ -436,7 +436,7 @@ fn writes_that_wait_for_room_leave_buffers_to_others() {
 fn flushes_that_stand_still_leave_threads_to_reads() {
     let exports = MemoryExports::default();
     let disk = Arc::clone(&exports.disk);
-    let rig = Rig::start_on(1, Arc::new(exports), NbdLimits::default(), None);
+    let rig = Rig::start_on(1, Arc::new(exports), Limits::default(), None);
     disk.close_gate();
     let mut flushers: Vec<Client> =
         (0..70).map(|_| Client::begin(&rig, "disk", ReplyStyle::Simple)).collect();
@@ -457,7 +457,7 @@ fn flushes_that_stand_still_leave_threads_to_reads() {
 
 #[test]
 fn writes_that_wait_are_given_up_with_their_session() {
-    let limits = NbdLimits { farewell: Duration::from_millis(50), ..NbdLimits::default() };
+    let limits = Limits { farewell: Duration::from_millis(50), ..Limits::default() };
     let exports = MemoryExports::default();
     let disk = Arc::clone(&exports.disk);
     let mut rig = Rig::start_on(1, Arc::new(exports), limits, None);

@@ -11,7 +11,8 @@ use super::memory::MemoryExports;
 use super::rig::{DISK, Rig, eventually};
 use super::tools::python;
 use crate::Part;
-use crate::nbd::{NbdLimits, TlsError, load_tls, untimely};
+use crate::nbd::{TlsError, load_tls, untimely};
+use crate::serving::Limits;
 
 /// A directory as libnbd wants it: `ca-cert.pem`, `client-cert.pem`, `client-key.pem`, and the
 /// server's.
@@ -56,7 +57,7 @@ impl Certificates {
         let ca = authenticates.then_some(ca.as_path());
         let tls = load_tls(&self.path("server-cert.pem"), &self.path("server-key.pem"), ca);
         let tls = tls.expect("usable files");
-        Rig::start_on(1, Arc::new(exports), NbdLimits::default(), Some(tls))
+        Rig::start_on(1, Arc::new(exports), Limits::default(), Some(tls))
     }
 }
 

@@ -10,7 +10,7 @@ use wire::nbd::{ChunkKind, Command, CommandFlags, ReplyStyle, Request};
 use super::client::{Client, data_of};
 use super::memory::SIZE;
 use super::rig::{eventually, memory, memory_with};
-use crate::nbd::NbdLimits;
+use crate::serving::Limits;
 
 const STYLES: [ReplyStyle; 3] = [ReplyStyle::Simple, ReplyStyle::Structured, ReplyStyle::Extended];
 const INVALID: u32 = 22;
@@ -328,7 +328,7 @@ fn a_stopping_server_carries_out_what_it_received() {
 
 #[test]
 fn a_client_that_takes_no_replies_is_waited_for_only_so_long() {
-    let limits = NbdLimits { farewell: Duration::from_millis(100), ..NbdLimits::default() };
+    let limits = Limits { farewell: Duration::from_millis(100), ..Limits::default() };
     let (mut rig, disk) = memory_with(limits);
     disk.bytes.lock().fill(1);
     let mut client = Client::begin(&rig, "disk", ReplyStyle::Simple);

@@ -1,0 +1,123 @@
+//! iSCSI sessions: volumes and their past as SCSI disks, over TCP.
+//!
+//! ```text
+//! login      the stages before the full feature phase, limits before anything is believed
+//!   sessions   who is logged in; a login over a session that is still there awaits its end
+//!   targets    names, what they open, and the memory of opened names
+//! session    the loop of one connection: receive, execute, send
+//!   execute    one turn: every whole PDU in the receive buffer; groups writes
+//!     check      unit, attention, reservation, range: the sense that the standards name
+//!     transfer   data of writes that is still to come: unsolicited, and asked for by R2T
+//!     commands   what each command does; `seldom` those that always are jobs
+//!     control    everything but commands: NOP, text, task management, logout
+//!   sender     responses and Data-In, with their numbers and digests, sent together
+//! unit       one logical unit: the sessions on it, their attentions, its mode, who reserved it
+//!   reservations   the persistent ones
+//! answer     the one function from failures of the engine to statuses and sense
+//! ```
+//! All that other front ends have as well is in `serving`.
+//!
+//! Invariants
+//! 1. A data thread never waits for a device, nor for room or another's turn.
+//! 2. Memory is bounded: a window of commands, buffers that all connections share, and a connection
+//!    that does not take its answers is not read from.
+//! 3. To any nonsense that an initiator sends the target answers as the standards say, or ends that
+//!    connection alone.
+//! 4. An answer to a flush (or with FUA) is made only after the engine's flush returned.
+//! 5. A session has ended only when its jobs have. A login that takes its place, and the answer to
+//!    an abort, come after that: nothing of a command lands later than what its initiator did next.
+
+use std::future::Future;
+use std::ops::Deref;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::serving::{FrontEnd, Given, Serving};
+
+mod answer;
+mod asked;
+mod check;
+mod execute;
+mod login;
+mod reservations;
+mod sender;
+mod session;
+mod sessions;
+mod targets;
+mod task;
+mod unit;
+
+#[cfg(test)]
+mod tests;
+
+pub use targets::Targets;
+
+/// Bytes of a logical block.
+pub(crate) const SECTOR_BYTES: u32 = 512;
+/// Commands of a session that are under way at once.
+pub(crate) const WINDOW: u32 = 128;
+
+/// The state that all connections share.
+pub struct IscsiContext {
+    /// The state that other front ends have as well.
+    pub serving: Serving,
+    /// The names of targets.
+    pub targets: Arc<Targets>,
+    sessions: Arc<sessions::Sessions>,
+    units: Arc<unit::Units>,
+}
+
+impl IscsiContext {
+    /// Of a front end whose targets are these.
+    #[must_use]
+    pub fn new(serving: Serving, targets: Targets) -> IscsiContext {
+        IscsiContext {
+            serving,
+            targets: Arc::new(targets),
+            sessions: Arc::default(),
+            units: Arc::default(),
+        }
+    }
+}
+
+impl Deref for IscsiContext {
+    type Target = Serving;
+
+    fn deref(&self) -> &Serving {
+        &self.serving
+    }
+}
+
+impl FrontEnd for IscsiContext {
+    fn serving(&self) -> &Serving {
+        &self.serving
+    }
+
+    fn serve(self: Arc<Self>, given: Given) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(serve(self, given))
+    }
+}
+
+async fn serve(context: Arc<IscsiContext>, given: Given) {
+    let Given { connection, client, threads, mut stop } = given;
+    let logged_in = tokio::select! {
+        logged_in = login::log_in(connection, &context, &client) => logged_in,
+        // Nothing is owed to an initiator that is not logged in.
+        _ = stop.wait_for(|stop| *stop) => return,
+    };
+    match logged_in {
+        Ok(Some((connection, login))) => {
+            let initiator = login.initiator.clone();
+            let target = login.target.as_ref().map_or("discovery", |t| t.name()).to_owned();
+            tracing::info!(client, initiator, target, "logged in");
+            session::serve(connection, login, context, threads, stop, client.clone()).await;
+            tracing::info!(client, initiator, target, "logged out");
+        }
+        Ok(None) => {}
+        Err(error) => {
+            context.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
+            tracing::info!(client, %error, "no session");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The conditions under which a command is carried out, else how it ends, as the standards name it.
+
+use wire::scsi::command::Range;
+use wire::scsi::{Code, Command, Lun, Sense, SenseKey, Status, decode};
+
+use super::SECTOR_BYTES;
+use super::answer::Ended;
+use super::session::Disk;
+
+/// Most blocks that one command moves: 32 MiB.
+pub(super) const TRANSFER_BLOCKS_MAX: u32 = (32 << 20) / SECTOR_BYTES;
+/// Most blocks of a WRITE SAME: 256 MiB.
+pub(super) const WRITE_SAME_BLOCKS_MAX: u32 = (256 << 20) / SECTOR_BYTES;
+
+/// The unit that there is.
+pub(super) const UNIT: Lun = Lun(0);
+
+/// The command of a CDB, if it is to be carried out.
+pub(super) fn check(disk: &mut Disk, lun: Lun, cdb: &[u8; 16]) -> Result<Command, Ended> {
+    let decoded = decode::command(cdb);
+    let is_early = matches!(
+        decoded,
+        Ok(Command::Inquiry { .. } | Command::ReportLuns { .. } | Command::RequestSense { .. })
+    );
+    if lun.number() != UNIT.number() || !disk.export.is_served() {
+        return match decoded {
+            Ok(command) if is_early => Ok(command),
+            _ => Err(Sense::illegal(Code::NO_SUCH_UNIT).into()),
+        };
+    }
+    disk.look_at_size();
+    if !is_early && let Some(code) = disk.nexus.take_attention() {
+        return Err(Sense::attention(code).into());
+    }
+    let command = decoded?;
+    if disk.nexus.forbids(&command) {
+        return Err(Ended::Status(Status::RESERVATION_CONFLICT));
+    }
+    if command.writes() && disk.is_protected() {
+        return Err(Sense::new(SenseKey::DATA_PROTECT, Code::WRITE_PROTECTED).into());
+    }
+    if let Some(range) = command.range() {
+        within(&command, &range, disk.blocks())?;
+    }
+    Ok(command)
+}
+
+fn within(command: &Command, range: &Range, blocks: u64) -> Result<(), Sense> {
+    let needs_block = matches!(command, Command::GetLbaStatus { .. });
+    let end = range.lba.checked_add(u64::from(range.blocks.max(u32::from(needs_block))));
+    if end.is_none_or(|end| end > blocks) {
+        return Err(Sense::lba_out_of_range(range.lba));
+    }
+    let most = match command {
+        Command::Prefetch { .. }
+        | Command::SynchronizeCache { .. }
+        | Command::GetLbaStatus { .. } => u32::MAX,
+        Command::WriteSame { .. } => WRITE_SAME_BLOCKS_MAX,
+        _ => TRANSFER_BLOCKS_MAX,
+    };
+    if range.blocks > most || matches!(command, Command::WriteSame { .. }) && range.blocks == 0 {
+        return Err(Sense::illegal(Code::INVALID_CDB_FIELD));
+    }
+    Ok(())
+}

@@ -1,0 +1,471 @@
+//! One turn of a session: every whole PDU in the receive buffer is carried out or started.
+//!
+//! Writes of whole blocks whose data came with their commands gather in a group that goes to the
+//! engine at once, before a read of the same bytes or the end of the turn; flushes, and FUA, share
+//! one flush at the end of the turn.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use volume::{WriteOp, Written};
+use wire::iscsi::frame::{Frame, Pdu, PduError};
+use wire::iscsi::limits::DATA_SEGMENT_BYTES_MAX;
+use wire::iscsi::{
+    CommandRequest, Reject, RejectReason, Request, Residual, Serial, Tag, TaskAttribute, decode,
+    encode,
+};
+use wire::scsi::command::Movement;
+use wire::scsi::{Code, Command, Sense, SenseKey, Status};
+
+use super::SECTOR_BYTES;
+use super::answer::{Ended, failure};
+use super::asked::{Answers, Write, kind};
+use super::check::check;
+use super::session::{Core, Disk};
+use super::task::Task;
+use crate::serving::{
+    Asked, Counts, Export, Group, GroupMemory, Input, Kind, RequestKind, What, Writing,
+};
+use crate::taps;
+
+mod commands;
+mod control;
+mod seldom;
+mod transfer;
+mod update;
+
+/// Immediate commands that are under way at once.
+const IMMEDIATE_MAX: usize = 8;
+
+/// The outcome of a turn.
+pub(super) struct Turned {
+    pub(super) has_moved: bool,
+    pub(super) then: Then,
+}
+
+/// The next thing to do.
+pub(super) enum Then {
+    /// More bytes, or the end of a job, or the initiator that takes its answers.
+    Wait,
+    /// The end of the connection, as what came cannot be told apart.
+    Garbage(PduError),
+}
+
+/// Whether a PDU is done with; if not, nothing can be done with it now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Done,
+    Wait,
+}
+
+/// A command as it was received.
+#[derive(Clone, Copy)]
+pub(super) struct Received {
+    pub(super) request: CommandRequest,
+    pub(super) command: Command,
+}
+
+impl Received {
+    pub(super) fn tag(&self) -> Tag {
+        self.request.task_tag
+    }
+
+    /// Whether it waits for all before it, and all after it for this.
+    pub(super) fn is_ordered(&self) -> bool {
+        self.request.attribute == TaskAttribute::Ordered
+    }
+
+    /// Bytes that the initiator takes.
+    pub(super) fn takes(&self) -> u32 {
+        if self.request.reads { self.request.expected_bytes } else { 0 }
+    }
+
+    /// Bytes that the initiator sends.
+    pub(super) fn sends(&self) -> u32 {
+        if self.request.writes { self.request.expected_bytes } else { 0 }
+    }
+
+    /// The difference between what the command moves and what the initiator expects of it.
+    pub(super) fn residual(&self) -> Residual {
+        match self.command.movement(SECTOR_BYTES) {
+            Movement::In(bytes) => Residual::between(self.takes(), bytes),
+            Movement::Out(bytes) => Residual::between(self.sends(), bytes),
+            Movement::InAtMost(_) => Residual::between(self.takes(), 0),
+            Movement::None => Residual::between(self.takes().max(self.sends()), 0),
+        }
+    }
+
+    pub(super) fn task(&self) -> Task {
+        Task {
+            received: *self,
+            is_aborted: false,
+            is_verified: false,
+            rest: Vec::new(),
+            incoming: None,
+            r2ts: 0,
+        }
+    }
+}
+
+/// Carries out what is in the receive buffer.
+pub(super) fn execute(
+    core: &mut Core,
+    input: &mut Input,
+    memory: &mut GroupMemory<Write>,
+) -> Turned {
+    let unread = input.unread();
+    if unread.is_empty() || core.logout.is_some() {
+        return Turned { has_moved: false, then: Then::Wait };
+    }
+    let mut group = Group::within(std::mem::take(memory));
+    let mut at = 0;
+    let mut then = Then::Wait;
+    while !core.sender.is_full() && core.stopped.is_none() && core.logout.is_none() {
+        match core.pdu(&unread[at..], &mut group) {
+            Ok(0) => break,
+            Ok(count) => at += count,
+            Err(error) => {
+                then = Then::Garbage(error);
+                break;
+            }
+        }
+    }
+    core.write(&mut group);
+    core.flush();
+    if let Some(meter) = core.meter.as_ref().filter(|_| !core.seen.is_empty()) {
+        meter.add(&mut core.seen);
+    }
+    core.tally.turns += u64::from(at > 0);
+    if let Some((done, lacks)) = core.stopped.take() {
+        let place = |op: &WriteOp<'_>| match op {
+            WriteOp::Data { bytes, .. } => Some(input.place_of(bytes)),
+            WriteOp::Zero { .. } => None,
+        };
+        let writes = group.requests().iter().copied().zip(group.ops().iter().map(place)).collect();
+        group.requests().iter().for_each(|write| core.tally.at_once.take_away(write.kind()));
+        let export = &core.disk.as_ref().expect("there was something to write to").export;
+        *memory = group.into_memory();
+        input.consume(at);
+        let writing = Writing::new(export, What::Turn(input.lend(), writes)).after(done, lacks);
+        core.tally.jobs += 1;
+        core.jobs.write(0, writing);
+    } else {
+        *memory = group.into_memory();
+        input.consume(at);
+    }
+    Turned { has_moved: at > 0 || !matches!(then, Then::Wait), then }
+}
+
+impl Core {
+    /// Takes up the PDU at the start of `bytes`; how many bytes are done with.
+    fn pdu<'b>(
+        &mut self,
+        bytes: &'b [u8],
+        group: &mut Group<'b, Write>,
+    ) -> Result<usize, PduError> {
+        let digests = self.parameters.digests;
+        let Some(frame) = Frame::measure(bytes, digests, DATA_SEGMENT_BYTES_MAX)? else {
+            return Ok(0);
+        };
+        let Some(pdu) = frame.pdu(bytes) else { return Ok(0) };
+        let before = self.sender.exp_cmd_sn;
+        let request = match decode::request(pdu.bhs) {
+            Ok(request) => request,
+            Err(error) if error.is_fatal() => return Err(error),
+            Err(error) => {
+                tracing::debug!(%error, "a PDU is refused");
+                self.reject(error.reason(), &pdu);
+                return Ok(frame.total_bytes());
+            }
+        };
+        if let Some((number, false)) = request.command_number() {
+            // One connection has them in order: any other was sent before, or beyond the window.
+            if number != before || !number.is_within(before, self.sender.max_cmd_sn()) {
+                return Ok(frame.total_bytes());
+            }
+            self.sender.exp_cmd_sn = before.next();
+        }
+        match self.take_up(&request, &pdu, group) {
+            Step::Done => Ok(frame.total_bytes()),
+            Step::Wait => {
+                self.sender.exp_cmd_sn = before;
+                Ok(0)
+            }
+        }
+    }
+
+    fn take_up<'b>(
+        &mut self,
+        request: &Request,
+        pdu: &Pdu<'b>,
+        group: &mut Group<'b, Write>,
+    ) -> Step {
+        if !pdu.is_intact {
+            self.reject(RejectReason::DATA_DIGEST, pdu);
+        }
+        match request {
+            Request::Command(request) if self.disk.is_some() => self.command(request, pdu, group),
+            Request::DataOut(data) if self.disk.is_some() => self.data_out(data, pdu, group),
+            Request::Task(task) if self.disk.is_some() => self.manage(task, group),
+            Request::Login(_)
+            | Request::Snack(_)
+            | Request::Command(_)
+            | Request::DataOut(_)
+            | Request::Task(_) => {
+                self.reject(RejectReason::PROTOCOL_ERROR, pdu);
+                Step::Done
+            }
+            _ if !pdu.is_intact => Step::Done,
+            Request::NopOut(nop) => {
+                self.nop_out(nop, pdu.data);
+                Step::Done
+            }
+            Request::Text(text) => {
+                self.text(text, pdu);
+                Step::Done
+            }
+            Request::Logout(logout) => {
+                self.logout = Some(*logout);
+                Step::Done
+            }
+        }
+    }
+
+    pub(super) fn reject(&mut self, reason: RejectReason, pdu: &Pdu<'_>) {
+        let reject = Reject { reason, numbers: Default::default(), data_sn: 0 };
+        self.sender.reject(&reject, pdu.bhs);
+    }
+
+    fn command<'b>(
+        &mut self,
+        request: &CommandRequest,
+        pdu: &Pdu<'b>,
+        group: &mut Group<'b, Write>,
+    ) -> Step {
+        let tag = request.task_tag;
+        if self.tasks.all.contains_key(&tag) || tag == Tag::NONE {
+            self.reject(RejectReason::TASK_IN_PROGRESS, pdu);
+            return Step::Done;
+        }
+        let jobs = self.tally.jobs;
+        let (step, command) = match self.admit(request, pdu) {
+            Ok(command) => {
+                let received = Received { request: *request, command };
+                (self.begin(&received, pdu.data, group), Some(command))
+            }
+            Err(ended) => {
+                let received = Received { request: *request, command: Command::TestUnitReady };
+                self.respond(&received, 0, ended);
+                (Step::Done, None)
+            }
+        };
+        if step == Step::Wait {
+            return step;
+        }
+        self.tally.requests += 1;
+        if let Some(command) = command {
+            if self.tally.jobs == jobs {
+                self.tally.at_once.add(kind(&command));
+            }
+            self.note(&command);
+        }
+        Step::Done
+    }
+
+    /// Shows a command to who records and measures the present.
+    fn note(&mut self, command: &Command) {
+        let is_recorded = self.context.taps.is_listening();
+        if !is_recorded && self.meter.is_none() {
+            return;
+        }
+        let export = &self.disk().export;
+        let Some(volume) = export.present_of() else { return };
+        let sector = u64::from(SECTOR_BYTES);
+        let range = command.range().map_or((0, 0), |range| {
+            (range.lba.saturating_mul(sector), u64::from(range.blocks) * sector)
+        });
+        let is_fua = matches!(command, Command::Write(transfer) if transfer.fua);
+        if let Some(seen) = taps::as_in_traces(kind(command), range.0, range.1, is_fua) {
+            if is_recorded {
+                self.context.taps.note(volume, &seen);
+            }
+            if self.meter.is_some() {
+                self.seen.push(seen);
+            }
+        }
+    }
+
+    /// The command, if it is to be carried out.
+    fn admit(&mut self, request: &CommandRequest, pdu: &Pdu<'_>) -> Result<Command, Ended> {
+        const CRC: Sense = Sense::new(SenseKey::ABORTED_COMMAND, Code::CRC_ERROR);
+        const UNASKED: Sense =
+            Sense::new(SenseKey::ABORTED_COMMAND, Code::UNEXPECTED_UNSOLICITED_DATA);
+        if !pdu.is_intact {
+            return Err(CRC.into());
+        }
+        let immediate = self.tasks.all.values().filter(|task| task.received.request.immediate);
+        if request.immediate && immediate.count() >= IMMEDIATE_MAX {
+            return Err(Ended::Status(Status::TASK_SET_FULL));
+        }
+        // Initiators hardly use it, and come again.
+        let is_ordered = request.attribute == TaskAttribute::Ordered;
+        if self.tasks.ordered > 0 || is_ordered && !self.tasks.all.is_empty() {
+            return Err(Ended::Status(Status::BUSY));
+        }
+        if self.jobs.is_full() {
+            return Err(Ended::Status(Status::TASK_SET_FULL));
+        }
+        if !pdu.ahs.is_empty() {
+            // Longer commands and those that read and write: none is served.
+            return Err(Sense::illegal(Code::INVALID_OPCODE).into());
+        }
+        let disk = self.disk.as_mut().expect("a command has a disk");
+        let command = check(disk, request.lun, &request.cdb)?;
+        let Core { parameters, .. } = self;
+        let announced = if request.writes { request.expected_bytes } else { 0 };
+        let longest = parameters.first_burst_bytes.min(announced) as usize;
+        let is_unasked = !pdu.data.is_empty() && !parameters.immediate_data
+            || pdu.data.len() > longest
+            || request.writes && !request.is_final && parameters.initial_r2t;
+        if is_unasked { Err(UNASKED.into()) } else { Ok(command) }
+    }
+
+    /// Hands the group to the engine and ends its commands; false when it has to wait, as it is.
+    pub(super) fn write(&mut self, group: &mut Group<'_, Write>) -> bool {
+        if group.is_empty() || self.stopped.is_some() {
+            return self.stopped.is_none();
+        }
+        let export = &self.disk().export;
+        let written = match export.write_some(group.ops(), 0, false) {
+            Ok(Written::Part { bytes, lacks }) => {
+                self.stopped = Some((bytes, lacks));
+                return false;
+            }
+            Ok(Written::All) => Ok(()),
+            Err(error) => Err(error),
+        };
+        for write in group.requests() {
+            match &written {
+                Ok(()) if write.is_durable => self.flushes.push(write.tag),
+                Ok(()) => self.ended(write.tag, Ended::Good),
+                Err(error) => {
+                    self.tally.errors += 1;
+                    self.ended(write.tag, failure(error, true));
+                }
+            }
+        }
+        group.clear();
+        true
+    }
+
+    /// Starts the flush that this turn's commands wait for.
+    fn flush(&mut self) {
+        if self.flushes.is_empty() {
+            return;
+        }
+        let waiting: SmallVec<[Tag; 4]> = std::mem::take(&mut self.flushes);
+        let goes_on = self.jobs.goes_on();
+        let counts = Counts::of(waiting.iter().map(|_| RequestKind::Flush));
+        let export = self.export();
+        self.start(Kind::Change, counts, move |out| {
+            let flushed = export.flush(&goes_on);
+            let end = |tag| match &flushed {
+                Ok(()) => (tag, Ended::Good),
+                Err(error) => (tag, failure(error, false)),
+            };
+            waiting.iter().map(|&tag| end(tag)).map(|(tag, ended)| out.add(tag, ended)).sum()
+        });
+    }
+
+    /// The disk of a session that has commands.
+    pub(super) fn disk(&self) -> &Disk {
+        self.disk.as_ref().expect("a command has a disk")
+    }
+
+    pub(super) fn export(&self) -> Arc<dyn Export> {
+        Arc::clone(&self.disk().export)
+    }
+
+    pub(super) fn start(
+        &mut self,
+        kind: Kind,
+        counts: Counts,
+        work: impl FnOnce(&mut Answers) -> u64 + Send + 'static,
+    ) {
+        self.tally.jobs += 1;
+        self.jobs.start(kind, 0, counts, work);
+    }
+
+    /// A command waits for jobs or data: it is in the window until it is answered.
+    pub(super) fn add(&mut self, task: Task) {
+        self.sender.open += u32::from(!task.received.request.immediate);
+        self.tasks.add(task.received.tag(), task);
+    }
+
+    /// A job of a command ended, or all of it.
+    pub(super) fn ended(&mut self, tag: Tag, ended: Ended) {
+        let Some(task) = self.tasks.all.get_mut(&tag) else { return };
+        if !task.is_aborted && !ended.is_failure() {
+            if let Some(next) = task.rest.pop() {
+                return self.start_write(What::Zeros(next));
+            }
+            if let Command::WriteAndVerify { range, .. } = task.received.command
+                && !std::mem::replace(&mut task.is_verified, true)
+            {
+                return self.verify_medium(tag, &range);
+            }
+        }
+        let Some(task) = self.tasks.remove(tag) else { return };
+        self.sender.open -= u32::from(!task.received.request.immediate);
+        if task.is_aborted {
+            return self.settle(|function| {
+                function.waits_for.remove(&tag);
+            });
+        }
+        self.respond(&task.received, task.r2ts, ended);
+    }
+
+    /// Answers a command.
+    pub(super) fn respond(&mut self, received: &Received, r2ts: u32, ended: Ended) {
+        let tag = received.tag();
+        let nothing = received.takes().max(received.sends());
+        match ended {
+            Ended::Good => {
+                self.sender.respond(tag, Status::GOOD, received.residual(), r2ts, &[]);
+            }
+            Ended::Data(data) => self.sender.send(tag, data, received.residual()),
+            Ended::Short(mut answer) => {
+                if let Movement::InAtMost(most) = received.command.movement(SECTOR_BYTES) {
+                    answer.truncate(most as usize);
+                }
+                let residual = Residual::between(received.takes(), answer.len() as u64);
+                answer.truncate(received.takes() as usize);
+                match answer.is_empty() {
+                    true => self.sender.respond(tag, Status::GOOD, residual, r2ts, &[]),
+                    false => self.sender.send_short(tag, &answer, residual),
+                }
+            }
+            Ended::Status(status) => {
+                self.sender.respond(tag, status, Residual::between(nothing, 0), r2ts, &[]);
+            }
+            Ended::Failed(sense) => {
+                self.tally.errors += 1;
+                let disk = self.disk();
+                let mut segment = Vec::with_capacity(32);
+                let in_descriptors = disk.nexus.mode().descriptor_sense;
+                encode::sense_segment(&sense, in_descriptors, &mut segment);
+                let residual = Residual::between(nothing, 0);
+                self.sender.respond(tag, Status::CHECK_CONDITION, residual, r2ts, &segment);
+            }
+        }
+    }
+
+    /// A number for the next transfer.
+    pub(super) fn next_transfer(&mut self) -> Tag {
+        self.last_transfer = Serial(self.last_transfer).next().0;
+        if Tag(self.last_transfer) == Tag::NONE {
+            self.last_transfer = 0;
+        }
+        Tag(self.last_transfer)
+    }
+}

@@ -1,0 +1,232 @@
+//! Everything but commands: signs of life, texts, task management, logout.
+
+use std::collections::BTreeSet;
+
+use wire::iscsi::frame::Pdu;
+use wire::iscsi::negotiation::Answer;
+use wire::iscsi::text::{self, SendTargets};
+use wire::iscsi::{
+    LogoutReason, LogoutResponse, LogoutResult, NopOut, Numbers, RejectReason, Tag, TaskFunction,
+    TaskRequest, TaskResponse, TaskResult, TextRequest, TextResponse,
+};
+use wire::scsi::Code;
+
+use super::super::answer::Ended;
+use super::super::asked::Write;
+use super::super::check::UNIT;
+use super::super::session::Core;
+use super::super::task::{Function, FunctionEnd};
+use super::Step;
+use crate::serving::Group;
+
+impl Core {
+    pub(super) fn nop_out(&mut self, nop: &NopOut, data: &[u8]) {
+        // One without a tag answers a question of ours: that it was heard is enough.
+        if nop.task_tag != Tag::NONE {
+            let length = data.len().min(self.sender.segment_bytes());
+            self.sender.nop_in(nop.lun, nop.task_tag, Tag::NONE, &data[..length]);
+        }
+    }
+
+    /// Ends tasks. Those that have not begun are forgotten; others are awaited, and only then the
+    /// function has been carried out.
+    pub(super) fn manage(&mut self, request: &TaskRequest, group: &mut Group<'_, Write>) -> Step {
+        if !self.write(group) {
+            return Step::Wait;
+        }
+        let tag = request.task_tag;
+        let nothing = Numbers::default();
+        let response = |result| TaskResponse { result, task_tag: tag, numbers: nothing };
+        if request.lun.number() != UNIT.number() && !is_for_all(request.function) {
+            self.sender.task_response(&response(TaskResult::NO_LUN));
+            return Step::Done;
+        }
+        let nexus = &self.disk().nexus;
+        let mut tags: Vec<Tag> = self.tasks.all.keys().copied().collect();
+        let mut others = None;
+        match request.function {
+            TaskFunction::ABORT_TASK => tags = vec![request.referenced_tag],
+            TaskFunction::ABORT_TASK_SET => {}
+            TaskFunction::CLEAR_TASK_SET => {
+                nexus.tell_others(Code::COMMANDS_CLEARED);
+                others = Some(nexus.abort_others(|_| true));
+            }
+            TaskFunction::LUN_RESET => {
+                nexus.reset(Code::DEVICE_RESET);
+                others = Some(nexus.abort_others(|_| true));
+            }
+            TaskFunction::TARGET_WARM_RESET | TaskFunction::TARGET_COLD_RESET => {
+                nexus.reset(Code::BUS_RESET);
+                others = Some(nexus.abort_others(|_| true));
+            }
+            _ => {
+                self.sender.task_response(&response(TaskResult::NOT_SUPPORTED));
+                return Step::Done;
+            }
+        }
+        // One that is not known was answered, or never came.
+        let is_single = request.function == TaskFunction::ABORT_TASK;
+        let is_known = self.abort(&tags);
+        let result = match is_single && is_known.is_none() {
+            true => TaskResult::NO_TASK,
+            false => TaskResult::COMPLETE,
+        };
+        self.tasks.functions.push(Function {
+            end: FunctionEnd::Response(response(result)),
+            waits_for: is_known.unwrap_or_default(),
+            waits_for_others: others.is_some(),
+        });
+        self.awaited.extend(others.map(|others| (tag, others)));
+        self.settle(|_| {});
+        Step::Done
+    }
+
+    /// Aborts tasks; those that are under way and have to be awaited, none if no task is known.
+    fn abort(&mut self, tags: &[Tag]) -> Option<BTreeSet<Tag>> {
+        let mut waits_for = None;
+        for &tag in tags {
+            if self.sender.stop_sending(tag) {
+                waits_for.get_or_insert_with(BTreeSet::new);
+            }
+            let Some(task) = self.tasks.all.get_mut(&tag) else { continue };
+            task.is_aborted = true;
+            let waits = waits_for.get_or_insert_with(BTreeSet::new);
+            match task.incoming.is_some() {
+                true => self.ended(tag, Ended::Good),
+                false => {
+                    waits.insert(tag);
+                }
+            }
+        }
+        waits_for
+    }
+
+    /// Another session has all tasks of this one aborted, for the so manieth time.
+    pub(in super::super) fn abort_all(&mut self, number: u64) {
+        let tags: Vec<Tag> = self.tasks.all.keys().copied().collect();
+        let waits_for = self.abort(&tags).unwrap_or_default();
+        let end = FunctionEnd::Told(number);
+        self.tasks.functions.push(Function { end, waits_for, waits_for_others: false });
+        self.settle(|_| {});
+    }
+
+    /// Other sessions have ended what was aborted of theirs.
+    pub(in super::super) fn others_ended(&mut self, tag: Tag) {
+        // A command that had it done, or a function.
+        if self.tasks.all.contains_key(&tag) {
+            return self.ended(tag, Ended::Good);
+        }
+        self.settle(|function| {
+            if matches!(function.end, FunctionEnd::Response(response) if response.task_tag == tag) {
+                function.waits_for_others = false;
+            }
+        });
+    }
+
+    /// Ends the functions that wait for nothing any more.
+    pub(super) fn settle(&mut self, settle: impl Fn(&mut Function)) {
+        for end in self.tasks.settled(settle) {
+            match end {
+                FunctionEnd::Response(response) => self.sender.task_response(&response),
+                FunctionEnd::Told(number) => self.disk().nexus.aborted(number),
+            }
+        }
+    }
+
+    /// Answers a logout once nothing is under way; whether it did.
+    pub(in super::super) fn log_out(&mut self) -> bool {
+        let Some(logout) = self.logout else { return false };
+        let is_waiting = self.tasks.all.values().any(|task| task.incoming.is_none());
+        if is_waiting {
+            return false;
+        }
+        self.logout = None;
+        let result = match logout.reason {
+            LogoutReason::CLOSE_SESSION | LogoutReason::CLOSE_CONNECTION => LogoutResult::CLOSED,
+            _ => LogoutResult::NO_RECOVERY,
+        };
+        self.sender.logout_response(&LogoutResponse {
+            result,
+            task_tag: logout.task_tag,
+            numbers: Numbers::default(),
+            time_to_wait_s: self.parameters.time_to_wait_s,
+            time_to_retain_s: 0,
+        });
+        result == LogoutResult::CLOSED
+    }
+
+    pub(super) fn text(&mut self, request: &TextRequest, pdu: &Pdu<'_>) {
+        // The rest of an answer is asked for by a request without text.
+        if request.transfer_tag != Tag::NONE && pdu.data.is_empty() && !self.text.is_empty() {
+            return self.send_text(request);
+        }
+        self.text.clear();
+        if request.continues || request.transfer_tag != Tag::NONE {
+            // No question is as long as that.
+            return self.reject(RejectReason::NOT_SUPPORTED, pdu);
+        }
+        let Ok(pairs) = text::parse(pdu.data) else {
+            return self.reject(RejectReason::PROTOCOL_ERROR, pdu);
+        };
+        self.negotiation.begin_text();
+        let mut out = Vec::new();
+        for pair in &pairs {
+            match self.negotiation.answer(pair) {
+                Ok(Answer::Question) => self.name_targets(&SendTargets::of(pair.value), &mut out),
+                Ok(answer) => answer.put(pair.key, &mut out),
+                Err(_) => return self.reject(RejectReason::PROTOCOL_ERROR, pdu),
+            }
+        }
+        self.sender.set_segment_bytes(self.negotiation.parameters().send_segment_bytes);
+        self.text = out;
+        self.send_text(request);
+    }
+
+    /// Sends as much of the text as the initiator takes at once.
+    fn send_text(&mut self, request: &TextRequest) {
+        let length = self.text.len().min(self.sender.segment_bytes());
+        let rest = self.text.split_off(length);
+        let part = std::mem::replace(&mut self.text, rest);
+        let is_last = self.text.is_empty();
+        let transfer_tag = if is_last { Tag::NONE } else { self.next_transfer() };
+        let response = TextResponse {
+            is_final: is_last && request.is_final,
+            continues: !is_last,
+            lun: request.lun,
+            task_tag: request.task_tag,
+            transfer_tag,
+            numbers: Numbers::default(),
+        };
+        self.sender.text_response(&response, &part);
+    }
+
+    fn name_targets(&self, question: &SendTargets<'_>, out: &mut Vec<u8>) {
+        let address = self.address.map(|address| address.to_string());
+        let portals: Vec<(&str, u16)> = address.iter().map(|a| (a.as_str(), 1)).collect();
+        let own = self.disk.as_ref().map(|disk| disk.identity.target.as_str());
+        match question {
+            SendTargets::All if own.is_none() => {
+                for name in &self.presents {
+                    text::put_target(name, &portals, out);
+                }
+            }
+            SendTargets::All => text::put("SendTargets", "Reject", out),
+            SendTargets::This => {
+                if let Some(own) = own {
+                    text::put_target(own, &portals, out);
+                }
+            }
+            SendTargets::Named(name) => {
+                let is_known = own == Some(*name) || self.presents.iter().any(|p| p == name);
+                if is_known {
+                    text::put_target(name, &portals, out);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a function is for the whole target.
+fn is_for_all(function: TaskFunction) -> bool {
+    matches!(function, TaskFunction::TARGET_WARM_RESET | TaskFunction::TARGET_COLD_RESET)
+}

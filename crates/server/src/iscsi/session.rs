@@ -1,0 +1,483 @@
+//! The loop of one connection after its login: receive, execute, send, until it is over.
+//!
+//! ```text
+//! Serving -- the server or the volume wants it ---> Parting   (take_events; the initiator is told)
+//! Serving, Parting -- logout, or no word in time --> Leaving   (control, watch_time)
+//! any -- the socket fails or ends, nonsense, silence, or another takes its place --> Dead (die)
+//! ```
+//! `Parting` serves on until the initiator logs out; `Leaving` waits for jobs and sends; `Dead`
+//! only waits for jobs, so that nothing of a session is left when it ends: what has not begun is
+//! given up.
+//!
+//! A write that finds no room keeps the receive buffer, as in the other front ends, and then the
+//! socket is watched for its end.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::sync::watch;
+use tokio::time::{Instant, Sleep, sleep};
+use volume::Lack;
+use wire::iscsi::negotiation::{Negotiation, Parameters};
+use wire::iscsi::{AsyncEvent, AsyncMessage, LogoutRequest, Numbers, Tag};
+use wire::scsi::Identity;
+use wire::scsi::Lun;
+
+use super::asked::Write;
+use super::execute::{self, Then};
+use super::login::Login;
+use super::reservations::Port;
+use super::sender::Sender;
+use super::targets::{Target, Used};
+use super::task::Tasks;
+use super::unit::{Aborted, Nexus};
+use super::{IscsiContext, SECTOR_BYTES};
+use crate::Attachment;
+use crate::buffers::Taker;
+use crate::meters::VolumeMeter;
+use crate::serving::{
+    Connection, End, Event, Export, GroupMemory, INPUT_BYTES, Input, JobReport, Jobs, Left, Stage,
+    Tally, Threads, Watch, watch_for_leave,
+};
+
+/// An initiator that says nothing for so long is asked whether it is there.
+const SILENCE_ASKED: Duration = Duration::from_secs(30);
+/// And one that does not answer for so long is gone.
+const SILENCE_GONE: Duration = Duration::from_secs(15);
+/// How long an initiator that has nothing under way may take to log out when it is asked to.
+const PARTING: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Serving,
+    Parting,
+    Leaving,
+    Dead,
+}
+
+/// The disk of a session.
+pub(super) struct Disk {
+    pub(super) export: Arc<dyn Export>,
+    pub(super) nexus: Nexus,
+    pub(super) identity: Identity,
+    size_bytes: u64,
+}
+
+impl Disk {
+    /// Tells the initiator of another size than it knows.
+    pub(super) fn look_at_size(&mut self) {
+        let size_bytes = self.export.size_bytes();
+        if std::mem::replace(&mut self.size_bytes, size_bytes) != size_bytes {
+            self.nexus.attend(wire::scsi::Code::CAPACITY_CHANGED);
+        }
+    }
+
+    /// Its logical blocks, one at least.
+    pub(super) fn blocks(&self) -> u64 {
+        (self.size_bytes / u64::from(SECTOR_BYTES)).max(1)
+    }
+
+    /// Whether it takes no writes.
+    pub(super) fn is_protected(&self) -> bool {
+        self.export.present_of().is_none() || self.nexus.mode().software_protected
+    }
+}
+
+/// All of a session but what it receives from and into.
+pub(super) struct Core {
+    pub(super) context: Arc<IscsiContext>,
+    /// None in a session that only asks for targets.
+    pub(super) disk: Option<Disk>,
+    pub(super) parameters: Parameters,
+    pub(super) negotiation: Negotiation,
+    pub(super) sender: Sender,
+    pub(super) tasks: Tasks,
+    pub(super) jobs: Jobs<Write>,
+    pub(super) taker: Taker,
+    pub(super) tally: Tally,
+    pub(super) meter: Option<Arc<VolumeMeter>>,
+    pub(super) seen: Vec<trace::Request>,
+    /// Tasks that wait for one flush.
+    pub(super) flushes: SmallVec<[Tag; 4]>,
+    /// The group could not be written without waiting: how much of it was, and what it lacks.
+    pub(super) stopped: Option<(u64, Lack)>,
+    pub(super) last_transfer: u32,
+    /// The rest of a text that is too long for one PDU.
+    pub(super) text: Vec<u8>,
+    pub(super) logout: Option<LogoutRequest>,
+    /// The address at which the initiator found us.
+    pub(super) address: Option<SocketAddr>,
+    /// The targets that a session which only asks for them is told.
+    pub(super) presents: Vec<String>,
+    /// Functions and commands that wait for what other sessions abort.
+    pub(super) awaited: Vec<(Tag, Aborted)>,
+}
+
+struct Session {
+    core: Core,
+    input: Input,
+    group: GroupMemory<Write>,
+    phase: Phase,
+    connection: Connection,
+    events: UnboundedReceiver<Event<Write>>,
+    /// While something waits and nothing is received.
+    watch: Option<Watch>,
+    /// Another session has the commands of this one aborted.
+    aborts: Pin<Box<dyn Future<Output = (u64, watch::Receiver<u64>)> + Send>>,
+    /// Another session takes the place of this one.
+    replaced: Pin<Box<dyn Future<Output = ()> + Send>>,
+    last_heard: Instant,
+    /// The initiator was asked whether it is there.
+    is_asked: bool,
+    alarm: Pin<Box<Sleep>>,
+    client: String,
+    initiator: String,
+    /// True when the server stops.
+    stop: watch::Receiver<bool>,
+}
+
+/// Serves a connection until it is over.
+pub(super) async fn serve(
+    connection: Connection,
+    login: Login,
+    context: Arc<IscsiContext>,
+    threads: Threads,
+    stop: watch::Receiver<bool>,
+    client: String,
+) {
+    let (sender, events) = mpsc::unbounded_channel();
+    let farewell = context.limits.farewell;
+    let Login { target, registered, .. } = login;
+    let initiator = login.initiator;
+    let port = Port { initiator: initiator.clone(), isid: login.isid };
+    let (disk, attachment, used) = opened(target, port, &context);
+    let export = disk.as_ref().map(|disk| &disk.export);
+    let meter = export.and_then(|e| context.meters.of(e.present_of()?, e.name()));
+    let stopping = stop.clone();
+    let watcher = tokio::spawn(watch_for_leave(attachment, stop, sender.clone(), farewell));
+    let replaced = registered.as_ref().map(|registered| registered.give_up.clone());
+    let core = Core {
+        disk,
+        sender: Sender::new(&login.parameters, login.stat_sn, login.exp_cmd_sn),
+        parameters: login.parameters,
+        negotiation: login.negotiation,
+        tasks: Tasks::default(),
+        jobs: Jobs::new(sender, &context, &threads),
+        taker: Taker::new(&context.buffers),
+        tally: Tally::default(),
+        meter,
+        seen: Vec::new(),
+        flushes: SmallVec::new(),
+        stopped: None,
+        last_transfer: 0,
+        text: Vec::new(),
+        logout: None,
+        address: connection.local_address(),
+        presents: login.presents,
+        awaited: Vec::new(),
+        context,
+    };
+    let aborts = core.disk.as_ref().map(|disk| disk.nexus.aborts());
+    let mut session = Session {
+        core,
+        input: Input::new(),
+        group: GroupMemory::default(),
+        phase: Phase::Serving,
+        connection,
+        events,
+        watch: None,
+        aborts: Box::pin(next_abort(aborts)),
+        replaced: Box::pin(until_true(replaced)),
+        last_heard: Instant::now(),
+        is_asked: false,
+        alarm: Box::pin(sleep(SILENCE_ASKED)),
+        client,
+        initiator,
+        stop: stopping,
+    };
+    poll_fn(|cx| session.poll(cx)).await;
+    let Session { core, connection, phase, .. } = session;
+    drop((core, used));
+    // Detach first: who sees the connection closed may then delete the volume.
+    watcher.abort();
+    let _ = watcher.await;
+    drop(registered);
+    // An initiator that is gone already need not be told.
+    let _ = tokio::time::timeout(farewell, connection.part(phase != Phase::Dead, farewell)).await;
+}
+
+/// The disk that was opened, with what lives as long as its session.
+fn opened(
+    target: Option<Target>,
+    port: Port,
+    context: &IscsiContext,
+) -> (Option<Disk>, Option<Attachment>, Option<Used>) {
+    let Some(Target { export, attachment, identity, unit, used }) = target else {
+        return (None, None, None);
+    };
+    let (nexus, size_bytes) = (context.units.join(unit, port), export.size_bytes());
+    (Some(Disk { export, nexus, identity, size_bytes }), Some(attachment), used)
+}
+
+/// Waits until the commands of a session are to be aborted: for the how manieth time.
+async fn next_abort(aborts: Option<watch::Receiver<u64>>) -> (u64, watch::Receiver<u64>) {
+    if let Some(mut aborts) = aborts
+        && aborts.changed().await.is_ok()
+    {
+        let number = *aborts.borrow_and_update();
+        return (number, aborts);
+    }
+    std::future::pending().await
+}
+
+/// Waits until it is true, or for ever.
+async fn until_true(flag: Option<watch::Receiver<bool>>) {
+    if let Some(mut flag) = flag
+        && flag.wait_for(|is_so| *is_so).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
+impl Session {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut laps = self.core.tally.laps();
+        loop {
+            let mut has_moved = self.take_events(cx);
+            self.core.taker.begin(cx.waker());
+            if matches!(self.phase, Phase::Serving | Phase::Parting) {
+                has_moved |= self.turn();
+            }
+            self.core.taker.end();
+            self.core.tally.executed(&mut laps, &self.core.context.counters);
+            has_moved |= self.send(cx);
+            self.core.tally.lap(&mut laps, Stage::Send);
+            has_moved |= self.receive(cx);
+            self.core.tally.lap(&mut laps, Stage::Receive);
+            has_moved |= self.watch_for_end(cx);
+            has_moved |= self.watch_time(cx);
+            if !has_moved {
+                self.core.tally.add_to(&self.core.context.counters);
+                return if self.is_over() { Poll::Ready(()) } else { Poll::Pending };
+            }
+        }
+    }
+
+    /// Called when nothing moved.
+    fn is_over(&mut self) -> bool {
+        match self.phase {
+            Phase::Serving | Phase::Parting => false,
+            Phase::Leaving => self.core.jobs.is_idle() && self.core.sender.is_empty(),
+            Phase::Dead => self.core.jobs.is_idle(),
+        }
+    }
+
+    fn take_events(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut has_moved = false;
+        while let Poll::Ready(Some(event)) = self.events.poll_recv(cx) {
+            has_moved = true;
+            match event {
+                Event::Done(report) => self.job_ended(report),
+                Event::Leave if self.phase == Phase::Serving => self.ask_to_log_out(),
+                Event::Leave => {}
+                Event::Expire => self.die(),
+            }
+        }
+        while let Poll::Ready((number, aborts)) = self.aborts.as_mut().poll(cx) {
+            has_moved = true;
+            self.aborts = Box::pin(next_abort(Some(aborts)));
+            self.core.abort_all(number);
+        }
+        let mut awaited = std::mem::take(&mut self.core.awaited);
+        awaited.retain_mut(|(tag, others)| {
+            let is_ready = others.as_mut().poll(cx).is_ready();
+            if is_ready {
+                has_moved = true;
+                self.core.others_ended(*tag);
+            }
+            !is_ready
+        });
+        self.core.awaited.append(&mut awaited);
+        if self.phase != Phase::Dead && self.replaced.as_mut().poll(cx).is_ready() {
+            tracing::info!(client = self.client, "another session takes its place");
+            self.die();
+            return true;
+        }
+        has_moved
+    }
+
+    fn ask_to_log_out(&mut self) {
+        self.phase = Phase::Parting;
+        if let Some(disk) =
+            self.core.disk.as_ref().filter(|disk| disk.export.present_of().is_some())
+            && !*self.stop.borrow()
+        {
+            // The volume is taken away: what it has in mind of it is not what is there any more.
+            self.core.context.sessions.evict(&disk.identity.target, &self.initiator);
+        }
+        let seconds = u16::try_from(self.core.context.limits.farewell.as_secs()).unwrap_or(0);
+        self.core.sender.tell(&AsyncMessage {
+            lun: Lun(0),
+            numbers: Numbers::default(),
+            event: AsyncEvent::REQUEST_LOGOUT,
+            vendor_code: 0,
+            parameters: [0, 0, seconds],
+        });
+        self.alarm.as_mut().reset(Instant::now() + PARTING);
+    }
+
+    fn job_ended(&mut self, mut report: JobReport<Write>) {
+        let core = &mut self.core;
+        core.tally.errors += report.errors;
+        core.tally.job_took(report.time);
+        match std::mem::replace(&mut report.left, Left::Nothing) {
+            Left::Nothing => {}
+            Left::Input(lent) => self.input.take_back(lent),
+            Left::Write(writing) if self.phase != Phase::Dead => {
+                return core.jobs.go_on(&report, *writing);
+            }
+            Left::Write(_) => {}
+        }
+        core.jobs.ended(&report);
+        if let Some(took) = report.latency {
+            core.context.counters.latencies.observe(&report.counts, took, 1);
+        }
+        if !report.is_whole {
+            tracing::error!(client = self.client, "a command broke off: see the panic");
+            self.die();
+        } else if self.phase != Phase::Dead {
+            for (tag, ended) in report.replies.into_ends() {
+                core.ended(tag, ended);
+            }
+        }
+    }
+
+    /// Carries out what is received; whether anything was.
+    fn turn(&mut self) -> bool {
+        let turned = execute::execute(&mut self.core, &mut self.input, &mut self.group);
+        match turned.then {
+            Then::Wait => {}
+            Then::Garbage(error) => {
+                tracing::warn!(client = self.client, %error, "disconnected");
+                self.die();
+            }
+        }
+        if self.core.log_out() {
+            self.phase = Phase::Leaving;
+            return true;
+        }
+        turned.has_moved
+    }
+
+    fn send(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut has_moved = self.core.sender.pump();
+        while self.core.sender.output.pending_bytes() > 0 {
+            match self.core.sender.output.poll_send(&mut self.connection, cx) {
+                Poll::Pending => return has_moved,
+                Poll::Ready(Ok(())) => has_moved = true,
+                Poll::Ready(Err(error)) => {
+                    self.lost(&error);
+                    return true;
+                }
+            }
+            self.core.sender.pump();
+        }
+        has_moved
+    }
+
+    /// Receives once, unless limits say to wait.
+    fn receive(&mut self, cx: &mut Context<'_>) -> bool {
+        if !self.may_receive() {
+            return false;
+        }
+        match self.input.poll_receive(&mut self.connection, cx) {
+            Poll::Pending => return false,
+            Poll::Ready(Ok(0)) => self.lost(&io::ErrorKind::UnexpectedEof.into()),
+            Poll::Ready(Ok(_)) => {
+                self.last_heard = Instant::now();
+                self.is_asked = false;
+            }
+            Poll::Ready(Err(error)) => self.lost(&error),
+        }
+        true
+    }
+
+    fn may_receive(&self) -> bool {
+        matches!(self.phase, Phase::Serving | Phase::Parting)
+            && !self.input.is_lent()
+            && !self.core.sender.is_full()
+            && self.core.logout.is_none()
+            && self.input.unread().len() < INPUT_BYTES
+    }
+
+    /// Watches for the end of the initiator while nothing is received; whether it has come.
+    fn watch_for_end(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.phase == Phase::Dead || self.core.jobs.is_idle() || self.may_receive() {
+            self.watch = None;
+            return false;
+        }
+        if self.watch.is_none() {
+            self.watch = Watch::new(&self.connection, End::Silent).ok();
+        }
+        match self.watch.as_ref().map(|watch| watch.poll_end(cx)) {
+            None | Some(Poll::Pending) => false,
+            // One that sends no more has dropped its session: what waits for it could come after
+            // what it writes anew in another.
+            Some(Poll::Ready(_)) => {
+                self.lost(&io::ErrorKind::ConnectionReset.into());
+                true
+            }
+        }
+    }
+
+    /// Asks an initiator that is silent whether it is there, and gives up one that does not answer.
+    fn watch_time(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.phase == Phase::Dead || self.alarm.as_mut().poll(cx).is_pending() {
+            return false;
+        }
+        let now = Instant::now();
+        if !self.may_receive() && !self.core.sender.is_full() {
+            // It is us who do not listen.
+            self.last_heard = now;
+        }
+        let patience = if self.is_asked { SILENCE_GONE } else { SILENCE_ASKED };
+        let mut next = self.last_heard + patience;
+        if self.phase == Phase::Parting {
+            let is_idle = self.core.tasks.all.is_empty() && self.core.sender.is_empty();
+            if is_idle {
+                self.phase = Phase::Leaving;
+            }
+            next = now + PARTING;
+        } else if next <= now && self.is_asked {
+            self.lost(&io::ErrorKind::TimedOut.into());
+        } else if next <= now {
+            self.is_asked = true;
+            self.last_heard = now;
+            let transfer_tag = self.core.next_transfer();
+            self.core.sender.nop_in(Lun(0), Tag::NONE, transfer_tag, &[]);
+            next = now + SILENCE_GONE;
+        }
+        self.alarm.as_mut().reset(next);
+        true
+    }
+
+    fn lost(&mut self, error: &io::Error) {
+        tracing::debug!(client = self.client, %error, "the connection is lost");
+        self.die();
+    }
+
+    fn die(&mut self) {
+        self.phase = Phase::Dead;
+        self.watch = None;
+        self.core.jobs.give_up();
+        self.core.sender.clear();
+    }
+}

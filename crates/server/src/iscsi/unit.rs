@@ -1,0 +1,333 @@
+//! Logical units: a volume's present, or a moment of it, as all sessions on it share it.
+//!
+//! The request path looks at atomic words only; the mutex of a unit is a leaf, and held across no
+//! call of the engine.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use env::RankedMutex;
+use tokio::sync::watch;
+use units::Seq;
+use wire::scsi::mode::ModeState;
+use wire::scsi::reservations::{InAction, OutAction, OutList, ReservationType};
+use wire::scsi::{Code, Command};
+
+use super::answer::Ended;
+use super::reservations::{Port, Reservations};
+use crate::VolumeId;
+
+/// Attentions that wait for a session; more become the loss of the nexus, which says them all.
+const ATTENTIONS_MAX: usize = 8;
+
+/// All units that sessions are on.
+#[derive(Debug, Default)]
+pub(super) struct Units(RankedMutex<HashMap<UnitId, Arc<Unit>>>);
+
+/// A volume, and the moment of the past that it is.
+pub(super) type UnitId = (VolumeId, Option<Seq>);
+
+/// A logical unit.
+#[derive(Debug, Default)]
+pub(super) struct Unit {
+    mode: AtomicU8,
+    /// The nexus that has reserved it, by its number; 0 is none.
+    reserved_by: AtomicU64,
+    /// Whether somebody holds a persistent reservation.
+    is_held: AtomicBool,
+    /// Whether somebody is registered.
+    has_registrations: AtomicBool,
+    state: RankedMutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    last_nexus: u64,
+    nexuses: BTreeMap<u64, Arc<Pending>>,
+    reservations: Reservations,
+}
+
+/// The attentions that a session is still to be told.
+#[derive(Debug)]
+struct Pending {
+    port: Port,
+    is_any: AtomicBool,
+    codes: RankedMutex<VecDeque<Code>>,
+    /// How often its commands were to be aborted.
+    aborts: watch::Sender<u64>,
+    /// Up to which of these they have ended.
+    aborted: watch::Sender<u64>,
+}
+
+/// Ready when others have ended what they were to abort.
+pub(super) type Aborted = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A session on a unit, as long as it lives.
+#[derive(Debug)]
+pub(super) struct Nexus {
+    unit: Arc<Unit>,
+    number: u64,
+    port: Port,
+    pending: Arc<Pending>,
+}
+
+const NO_CACHE: u8 = 1;
+const DESCRIPTORS: u8 = 2;
+const PROTECTED: u8 = 4;
+
+impl Units {
+    /// A session on this unit.
+    pub(super) fn join(&self, id: UnitId, port: Port) -> Nexus {
+        let mut units = self.0.lock();
+        // Without a session nothing but registrations is worth keeping.
+        let is_kept = |unit: &Arc<Unit>| {
+            Arc::strong_count(unit) > 1 || unit.has_registrations.load(Ordering::Acquire)
+        };
+        units.retain(|_, unit| is_kept(unit));
+        let unit = Arc::clone(units.entry(id).or_default());
+        drop(units);
+        let pending = Pending {
+            port: port.clone(),
+            is_any: AtomicBool::new(false),
+            codes: RankedMutex::default(),
+            aborts: watch::Sender::new(0),
+            aborted: watch::Sender::new(0),
+        };
+        let pending = Arc::new(pending);
+        pending.add(Code::POWER_ON);
+        let mut state = unit.state.lock();
+        state.last_nexus += 1;
+        let number = state.last_nexus;
+        state.nexuses.insert(number, Arc::clone(&pending));
+        drop(state);
+        Nexus { unit, number, port, pending }
+    }
+}
+
+impl Pending {
+    fn add(&self, code: Code) {
+        let mut codes = self.codes.lock();
+        if codes.contains(&code) {
+            return;
+        }
+        if codes.len() >= ATTENTIONS_MAX {
+            codes.clear();
+            codes.push_back(Code::NEXUS_LOSS);
+        } else {
+            codes.push_back(code);
+        }
+        self.is_any.store(true, Ordering::Release);
+    }
+}
+
+impl Nexus {
+    /// The next attention, which is told once.
+    pub(super) fn take_attention(&self) -> Option<Code> {
+        if !self.pending.is_any.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut codes = self.pending.codes.lock();
+        let code = codes.pop_front();
+        self.pending.is_any.store(!codes.is_empty(), Ordering::Release);
+        code
+    }
+
+    /// Something that this session is to be told.
+    pub(super) fn attend(&self, code: Code) {
+        self.pending.add(code);
+    }
+
+    /// Something that all others on the unit are to be told.
+    pub(super) fn tell_others(&self, code: Code) {
+        self.others().iter().for_each(|pending| pending.add(code));
+    }
+
+    fn others(&self) -> Vec<Arc<Pending>> {
+        let state = self.unit.state.lock();
+        let others = state.nexuses.iter().filter(|(number, _)| **number != self.number);
+        others.map(|(_, pending)| Arc::clone(pending)).collect()
+    }
+
+    /// Has others of the unit abort their commands; ready when none of these is under way any more.
+    pub(super) fn abort_others(&self, whom: impl Fn(&Port) -> bool) -> Aborted {
+        let mut waits = Vec::new();
+        for pending in self.others().iter().filter(|pending| whom(&pending.port)) {
+            let mut number = 0;
+            pending.aborts.send_modify(|aborts| {
+                *aborts += 1;
+                number = *aborts;
+            });
+            waits.push((pending.aborted.subscribe(), number));
+        }
+        Box::pin(async move {
+            for (mut aborted, number) in waits {
+                // A session that is gone has ended all.
+                let _ = aborted.wait_for(|aborted| *aborted >= number).await;
+            }
+        })
+    }
+
+    /// How often the commands of this session were to be aborted.
+    pub(super) fn aborts(&self) -> watch::Receiver<u64> {
+        self.pending.aborts.subscribe()
+    }
+
+    /// None of the commands that were to be aborted so often is under way any more.
+    pub(super) fn aborted(&self, number: u64) {
+        self.pending.aborted.send_replace(number);
+    }
+
+    /// The unit's mode.
+    pub(super) fn mode(&self) -> ModeState {
+        let bits = self.unit.mode.load(Ordering::Acquire);
+        ModeState {
+            write_cache: bits & NO_CACHE == 0,
+            descriptor_sense: bits & DESCRIPTORS != 0,
+            software_protected: bits & PROTECTED != 0,
+        }
+    }
+
+    /// Changes the unit's mode, and tells the others.
+    pub(super) fn set_mode(&self, mode: ModeState) {
+        if mode == self.mode() {
+            return;
+        }
+        let bit = |set: bool, bit: u8| if set { bit } else { 0 };
+        let bits = bit(!mode.write_cache, NO_CACHE)
+            | bit(mode.descriptor_sense, DESCRIPTORS)
+            | bit(mode.software_protected, PROTECTED);
+        self.unit.mode.store(bits, Ordering::Release);
+        self.tell_others(Code::MODE_CHANGED);
+    }
+
+    /// Whether a command conflicts with a reservation of another.
+    pub(super) fn forbids(&self, command: &Command) -> bool {
+        let holder = self.unit.reserved_by.load(Ordering::Acquire);
+        if holder != 0 && holder != self.number {
+            return !matches!(
+                command,
+                Command::Inquiry { .. }
+                    | Command::ReportLuns { .. }
+                    | Command::RequestSense { .. }
+                    | Command::Release
+            );
+        }
+        self.unit.is_held.load(Ordering::Acquire)
+            && self.unit.state.lock().reservations.forbids(&self.port, command)
+    }
+
+    /// Answers a question about persistent reservations.
+    pub(super) fn ask_reservations(&self, action: InAction, out: &mut Vec<u8>) {
+        self.unit.state.lock().reservations.ask(action, out);
+    }
+
+    /// Changes persistent reservations, and tells those whom it concerns; the ports whose
+    /// registrations were preempted.
+    pub(super) fn change_reservations(
+        &self,
+        action: OutAction,
+        kind: Option<ReservationType>,
+        list: &OutList,
+    ) -> Result<Vec<Port>, Ended> {
+        let mut state = self.unit.state.lock();
+        let mut told = state.reservations.change(&self.port, action, kind, list)?;
+        let (is_held, is_empty) = (state.reservations.is_held(), state.reservations.is_empty());
+        self.unit.is_held.store(is_held, Ordering::Release);
+        self.unit.has_registrations.store(!is_empty, Ordering::Release);
+        let nexuses: Vec<_> = state.nexuses.values().cloned().collect();
+        drop(state);
+        for (port, code) in &told {
+            let those = nexuses.iter().filter(|pending| pending.port == *port);
+            those.for_each(|pending| pending.add(*code));
+        }
+        told.retain(|(_, code)| *code == Code::REGISTRATIONS_PREEMPTED);
+        Ok(told.into_iter().map(|(port, _)| port).collect())
+    }
+
+    /// Reserves the unit; whether that was possible.
+    pub(super) fn reserve(&self) -> bool {
+        if self.unit.has_registrations.load(Ordering::Acquire) {
+            return false;
+        }
+        let reserved_by = &self.unit.reserved_by;
+        let taken =
+            reserved_by.compare_exchange(0, self.number, Ordering::AcqRel, Ordering::Acquire);
+        taken.map_or_else(|holder| holder == self.number, |_| true)
+    }
+
+    /// Gives the unit free, if this session has reserved it.
+    pub(super) fn release(&self) {
+        let reserved_by = &self.unit.reserved_by;
+        let _ = reserved_by.compare_exchange(self.number, 0, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Resets the unit: its mode and reservation go, and all others are told.
+    pub(super) fn reset(&self, code: Code) {
+        self.unit.mode.store(0, Ordering::Release);
+        self.unit.reserved_by.store(0, Ordering::Release);
+        self.tell_others(code);
+        self.attend(code);
+    }
+}
+
+impl Drop for Nexus {
+    fn drop(&mut self) {
+        self.release();
+        self.unit.state.lock().nexuses.remove(&self.number);
+        self.pending.aborted.send_replace(u64::MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::scsi::Code;
+    use wire::scsi::mode::ModeState;
+
+    use super::super::reservations::Port;
+    use wire::iscsi::Isid;
+
+    use super::{ATTENTIONS_MAX, Command, Units};
+
+    fn port(last: u8) -> Port {
+        Port { initiator: "iqn.a".to_owned(), isid: Isid([0, 0, 0, 0, 0, last]) }
+    }
+
+    #[test]
+    fn sessions_of_a_unit_share_its_mode_and_tell_one_another() {
+        const TUR: Command = Command::TestUnitReady;
+        let units = Units::default();
+        let (one, two) = (units.join((1, None), port(1)), units.join((1, None), port(2)));
+        let other = units.join((2, None), port(3));
+        for nexus in [&one, &two, &other] {
+            assert_eq!(nexus.take_attention(), Some(Code::POWER_ON));
+            assert_eq!(nexus.take_attention(), None);
+        }
+        one.set_mode(ModeState { write_cache: false, ..ModeState::default() });
+        assert!(!two.mode().write_cache && other.mode().write_cache);
+        assert_eq!(two.take_attention(), Some(Code::MODE_CHANGED));
+        assert_eq!((one.take_attention(), other.take_attention()), (None, None));
+        assert!(one.reserve() && one.reserve() && !two.reserve());
+        assert!(two.forbids(&TUR) && !one.forbids(&TUR));
+        two.release();
+        assert!(two.forbids(&TUR));
+        drop(one);
+        assert!(two.reserve());
+    }
+
+    #[test]
+    fn attentions_that_nobody_takes_become_one() {
+        let units = Units::default();
+        let nexus = units.join((1, None), port(1));
+        for code in 0..2 * ATTENTIONS_MAX as u8 {
+            nexus.attend(Code(0x2a, code));
+        }
+        let mut told = Vec::new();
+        while let Some(code) = nexus.take_attention() {
+            told.push(code);
+        }
+        assert!(told.len() <= ATTENTIONS_MAX && told[0] == Code::NEXUS_LOSS, "{told:?}");
+    }
+}

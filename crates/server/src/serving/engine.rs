@@ -1,0 +1,309 @@
+//! Pools served as disks: volumes, and their past by moment.
+
+use std::sync::Arc;
+
+use units::{Moment, Seq, VolumeMoment};
+use volume::{
+    Error, ErrorKind, Extent, Lack, Pool, Result, RoomWait, Updated, View, Volume, VolumeChange,
+    WriteOp, Written,
+};
+
+use crate::NoSpace;
+use crate::attach::{Part, VolumeId};
+
+use super::export::{Changes, Export, Exports, Listed, OpenError, Stretch};
+
+/// Everything in a pool.
+pub struct PoolExports {
+    pool: Arc<Pool>,
+    no_space: Arc<NoSpace>,
+}
+
+impl PoolExports {
+    /// The volumes of `pool`.
+    #[must_use]
+    pub fn new(pool: Arc<Pool>) -> PoolExports {
+        PoolExports { pool, no_space: Arc::default() }
+    }
+
+    /// The writes that failed for want of room.
+    #[must_use]
+    pub fn no_space(&self) -> &Arc<NoSpace> {
+        &self.no_space
+    }
+
+    fn present(&self, volume: Arc<Volume>) -> Arc<dyn Export> {
+        Arc::new(Present { volume, no_space: Arc::clone(&self.no_space) })
+    }
+}
+
+fn in_words(message: &str, hint: Option<&str>) -> OpenError {
+    match hint {
+        Some(hint) => OpenError(format!("{message}; {hint}")),
+        None => OpenError(message.to_owned()),
+    }
+}
+
+impl From<Error> for OpenError {
+    fn from(error: Error) -> OpenError {
+        in_words(&error.message, error.hint.as_deref())
+    }
+}
+
+impl Exports for PoolExports {
+    fn open(&self, name: &str) -> std::result::Result<Arc<dyn Export>, OpenError> {
+        if name.is_empty() {
+            return match &self.pool.volumes()[..] {
+                [only] => Ok(self.present(Arc::clone(only))),
+                [] => Err(OpenError("there is no volume yet".to_owned())),
+                many => Err(OpenError(format!(
+                    "there are {} volumes: name the one you want",
+                    many.len()
+                ))),
+            };
+        }
+        let wanted: VolumeMoment = name
+            .parse()
+            .map_err(|e: units::MomentError| in_words(&e.message, e.hint.as_deref()))?;
+        let volume = self.pool.volume(&wanted.volume)?;
+        if !name.contains('@') {
+            return Ok(self.present(volume));
+        }
+        let view = volume.view(&wanted.moment)?;
+        Ok(Arc::new(Past { name: name.to_owned(), volume, view }))
+    }
+
+    fn list(&self, limit: usize) -> Vec<Listed> {
+        let volumes = self.pool.volumes();
+        let mut listed: Vec<Listed> = volumes.iter().map(|v| present(v)).take(limit).collect();
+        for volume in &volumes {
+            if listed.len() >= limit {
+                break;
+            }
+            // A version that cannot be named now is left out: a list is no place for the error.
+            let left = limit - listed.len();
+            let newest = volume.newest_versions(left).unwrap_or_default();
+            let marks = volume.marks().unwrap_or_default();
+            let name = volume.name();
+            let versions = newest.iter().map(|v| Listed {
+                name: format!("{name}@v:{}", v.number),
+                description: format!("{name} at {} {}", v.stamp.time, v.label)
+                    .trim_end()
+                    .to_owned(),
+            });
+            let marks = marks.iter().filter(|m| m.pinned).map(|m| Listed {
+                name: format!("{name}@mark:{}", m.name),
+                description: format!("{name} at {}", m.stamp.time),
+            });
+            listed.extend(versions.chain(marks).take(left));
+        }
+        listed
+    }
+}
+
+fn present(volume: &Volume) -> Listed {
+    let name = volume.name().to_owned();
+    Listed { description: format!("the present of {name}"), name }
+}
+
+/// The present of a volume.
+struct Present {
+    volume: Arc<Volume>,
+    no_space: Arc<NoSpace>,
+}
+
+impl Present {
+    /// Counts what fails for want of room: its client is told so.
+    fn told<T>(&self, done: Result<T>) -> Result<T> {
+        if done.as_ref().is_err_and(|error| error.kind == ErrorKind::Full) {
+            self.no_space.note(self.volume.name());
+        }
+        done
+    }
+}
+
+impl Export for Present {
+    fn name(&self) -> &str {
+        self.volume.name()
+    }
+
+    fn description(&self) -> String {
+        present(&self.volume).description
+    }
+
+    fn part_of(&self) -> (VolumeId, Part) {
+        (self.volume.id(), Part::Present)
+    }
+
+    fn is_served(&self) -> bool {
+        self.volume.is_served()
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.volume.size_bytes()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.volume.read(offset, buffer)
+    }
+
+    fn try_read(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
+        self.volume.try_read(offset, buffer)
+    }
+
+    fn write_some(&self, ops: &[WriteOp<'_>], done: u64, may_wait: bool) -> Result<Written> {
+        self.told(self.volume.write_some(ops, done, may_wait))
+    }
+
+    fn update(
+        &self,
+        offset: u64,
+        length_bytes: u64,
+        change: &mut dyn FnMut(&mut [u8]) -> bool,
+    ) -> Result<Updated> {
+        self.told(self.volume.update(offset, length_bytes, change))
+    }
+
+    fn wait_for(&self, lack: Lack, wait: &mut RoomWait, goes_on: &dyn Fn() -> bool) -> Result<()> {
+        let had = self.volume.wait_for(lack, wait, goes_on);
+        // Given up because the client is gone: nobody is told.
+        if goes_on() { self.told(had) } else { had }
+    }
+
+    fn flush(&self, goes_on: &dyn Fn() -> bool) -> Result<()> {
+        self.told(self.volume.flush_while(goes_on))
+    }
+
+    fn extents(&self, offset: u64, length_bytes: u64, limit: usize) -> Result<Vec<Extent>> {
+        self.volume.extents(offset, length_bytes, limit)
+    }
+
+    fn resize(&self, size_bytes: u64, never_smaller: bool) -> Result<()> {
+        let size_bytes = Some(size_bytes);
+        self.volume.change(&VolumeChange { size_bytes, never_smaller, ..VolumeChange::default() })
+    }
+
+    fn changes_since(&self, moment: &str) -> std::result::Result<Arc<dyn Changes>, OpenError> {
+        changes(&self.volume, moment, Moment::Latest)
+    }
+}
+
+/// A moment of a volume.
+struct Past {
+    name: String,
+    volume: Arc<Volume>,
+    view: Arc<View>,
+}
+
+fn read_only() -> Error {
+    Error::new(ErrorKind::Invalid, "the past cannot be written")
+}
+
+impl Export for Past {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> String {
+        let at = self.view.resolved();
+        format!("{} as it was at {} (seq {})", self.volume.name(), at.time, at.seq)
+    }
+
+    fn part_of(&self) -> (VolumeId, Part) {
+        (self.volume.id(), Part::Past)
+    }
+
+    fn is_served(&self) -> bool {
+        self.volume.is_served()
+    }
+
+    fn moment(&self) -> Option<Seq> {
+        Some(self.view.resolved().seq)
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.view.size_bytes()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.view.read(offset, buffer)
+    }
+
+    fn try_read(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
+        self.view.try_read(offset, buffer)
+    }
+
+    fn write_some(&self, _: &[WriteOp<'_>], _: u64, _: bool) -> Result<Written> {
+        Err(read_only())
+    }
+
+    fn wait_for(&self, _: Lack, _: &mut RoomWait, _: &dyn Fn() -> bool) -> Result<()> {
+        Err(read_only())
+    }
+
+    fn flush(&self, _: &dyn Fn() -> bool) -> Result<()> {
+        Ok(())
+    }
+
+    fn extents(&self, offset: u64, length_bytes: u64, limit: usize) -> Result<Vec<Extent>> {
+        self.view.extents(offset, length_bytes, limit)
+    }
+
+    fn resize(&self, _: u64, _: bool) -> Result<()> {
+        Err(read_only())
+    }
+
+    fn changes_since(&self, moment: &str) -> std::result::Result<Arc<dyn Changes>, OpenError> {
+        changes(&self.volume, moment, Moment::Seq(self.view.resolved().seq))
+    }
+}
+
+fn changes(
+    volume: &Arc<Volume>,
+    moment: &str,
+    until: Moment,
+) -> std::result::Result<Arc<dyn Changes>, OpenError> {
+    let moment: Moment =
+        moment.parse().map_err(|e: units::MomentError| in_words(&e.message, e.hint.as_deref()))?;
+    let view = volume.view(&moment)?;
+    let since = view.resolved().seq;
+    Ok(Arc::new(Since { volume: Arc::clone(volume), since, until, _view: view }))
+}
+
+/// The differences between a moment and an export.
+struct Since {
+    volume: Arc<Volume>,
+    since: Seq,
+    until: Moment,
+    /// Keeps the moment openable.
+    _view: Arc<View>,
+}
+
+impl Changes for Since {
+    fn extents(&self, offset: u64, length_bytes: u64, limit: usize) -> Result<Vec<Stretch>> {
+        let end = offset + length_bytes;
+        let since = Moment::Seq(self.since);
+        // A range and the gap before it make two extents.
+        let count = limit.div_ceil(2);
+        let page = self.volume.diff_within(&since, &self.until, offset, length_bytes, count)?;
+        let mut extents = Vec::new();
+        let mut at = offset;
+        for range in &page.ranges {
+            let from = range.offset.clamp(at, end);
+            let to = range.offset.saturating_add(range.length_bytes).clamp(from, end);
+            push(&mut extents, from - at, false);
+            push(&mut extents, to - from, true);
+            at = to;
+        }
+        let known_until = page.next_offset.map_or(end, |next| next.clamp(at, end));
+        push(&mut extents, known_until - at, false);
+        extents.truncate(limit);
+        Ok(extents)
+    }
+}
+
+fn push(extents: &mut Vec<Stretch>, length_bytes: u64, differs: bool) {
+    if length_bytes > 0 {
+        extents.push(Stretch { length_bytes, differs });
+    }
+}

@@ -1,0 +1,393 @@
+//! Jobs, which may have to wait for a device: run on threads that may block, answered when done.
+//!
+//! Invariants
+//! 1. Every job that is started is followed by exactly one `Event::Done` that says so, also when it
+//!    panics. A write that lacks room ends as a job and goes on as another, and counts all along.
+//! 2. Jobs that change something leave some of their data thread's blocking threads to others, and
+//!    those that wait for room are few: whatever stands still, there are threads for reads.
+//! 3. A job that waits for its turn to wait for room has no thread meanwhile, and neither lock nor
+//!    thread outlasts its session.
+//! 4. A job that is given up begins nothing any more: neither a job that has no thread yet, nor the
+//!    next step of a write that waits.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use super::asked::Asked;
+use super::counters::Counters;
+use super::latency::Counts;
+use super::writing::{Left, Writing};
+use super::{Limits, Serving};
+
+/// Threads that may block, for each data thread: so many cold reads are in flight at once.
+pub(crate) const BLOCKING_THREADS_MAX: usize = 64;
+/// So many of them only read, should all others stand still.
+const LOOKING_THREADS_MIN: usize = 8;
+/// Jobs that wait for room at once, of all connections: on one data thread, or on several.
+const PATIENT_MAX: usize = 8;
+
+/// Resizes at once: whoever sends many of them keeps neither writes nor flushes from threads.
+const RESIZING_MAX: usize = 1;
+
+/// Events of which a session is told.
+pub(crate) enum Event<R: Asked> {
+    /// A job ended.
+    Done(JobReport<R>),
+    /// The session shall end: the server stops, or the volume is taken away.
+    Leave,
+    /// It had its time to end.
+    Expire,
+}
+
+/// The kind of a job, as far as its thread is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It reads.
+    Look,
+    /// It writes or flushes, and may wait for others that do.
+    Change,
+    /// It waits for room.
+    Patient,
+    /// It changes the size, and may wait for whoever else does, and for room.
+    Resize,
+}
+
+/// How a job ended.
+pub(crate) struct JobReport<R: Asked> {
+    /// Replies to send.
+    pub(crate) replies: R::Replies,
+    /// Requests among them that failed.
+    pub(crate) errors: u64,
+    /// The things that it leaves behind.
+    pub(crate) left: Left<R>,
+    /// The bytes that the job was counted as.
+    cost_bytes: u64,
+    /// Whether it had to wait for room, or for a thread.
+    waits: bool,
+    /// How long it took.
+    pub(crate) time: Duration,
+    /// The requests that it answers.
+    pub(crate) counts: Counts,
+    /// When it began, and as what it went on, the first of them.
+    began: Option<Instant>,
+    /// How long its requests took, waits for room included; `None` if it never began.
+    pub(crate) latency: Option<Duration>,
+    /// Whether it came to its end; otherwise it panicked.
+    pub(crate) is_whole: bool,
+}
+
+/// The jobs that nobody wants any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum GivenUp {
+    Nothing,
+    /// Writes for which there is no room yet.
+    Waits,
+    /// Everything that has not begun.
+    All,
+}
+
+/// The right to wait for room, of all connections.
+#[derive(Clone, Debug)]
+pub struct RoomQueue(Arc<Semaphore>);
+
+impl Default for RoomQueue {
+    fn default() -> RoomQueue {
+        RoomQueue(Arc::new(Semaphore::new(PATIENT_MAX)))
+    }
+}
+
+/// The blocking threads of a data thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Threads {
+    changing: Arc<Semaphore>,
+    resizing: Arc<Semaphore>,
+}
+
+impl Threads {
+    pub(crate) fn new() -> Threads {
+        let others = PATIENT_MAX + RESIZING_MAX + LOOKING_THREADS_MIN;
+        Threads {
+            changing: Arc::new(Semaphore::new(BLOCKING_THREADS_MAX - others)),
+            resizing: Arc::new(Semaphore::new(RESIZING_MAX)),
+        }
+    }
+}
+
+/// The jobs of a session.
+pub(crate) struct Jobs<R: Asked> {
+    events: UnboundedSender<Event<R>>,
+    limits: Limits,
+    counters: Arc<Counters>,
+    changing: Arc<Semaphore>,
+    resizing: Arc<Semaphore>,
+    patient: Arc<Semaphore>,
+    given_up: watch::Sender<GivenUp>,
+    in_flight: usize,
+    /// Those of them that had to wait for room, or for a thread.
+    waiting: usize,
+    in_flight_bytes: u64,
+}
+
+impl<R: Asked> Jobs<R> {
+    pub(crate) fn new(
+        events: UnboundedSender<Event<R>>,
+        serving: &Serving,
+        threads: &Threads,
+    ) -> Jobs<R> {
+        Jobs {
+            events,
+            limits: serving.limits,
+            counters: Arc::clone(&serving.counters),
+            changing: Arc::clone(&threads.changing),
+            resizing: Arc::clone(&threads.resizing),
+            patient: Arc::clone(&serving.room.0),
+            given_up: watch::Sender::new(GivenUp::Nothing),
+            in_flight: 0,
+            waiting: 0,
+            in_flight_bytes: 0,
+        }
+    }
+
+    /// Whether a job of `cost_bytes` can be started now. A first one always can.
+    pub(crate) fn has_room(&self, cost_bytes: u64) -> bool {
+        let total = || self.counters.jobs_in_flight.load(Ordering::Relaxed);
+        self.in_flight == 0
+            || (self.in_flight < self.limits.in_flight_requests_max
+                && self.in_flight_bytes.saturating_add(cost_bytes)
+                    <= self.limits.in_flight_bytes_max
+                && total() < self.limits.in_flight_total_max)
+    }
+
+    /// Whether any job can be started now.
+    pub(crate) fn is_full(&self) -> bool {
+        !self.has_room(0)
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight == 0
+    }
+
+    /// Whether something waits for room or for a thread, perhaps for long.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// Starts a job: it adds replies, and says how many of them are failures.
+    pub(crate) fn start(
+        &mut self,
+        kind: Kind,
+        cost_bytes: u64,
+        counts: Counts,
+        work: impl FnOnce(&mut R::Replies) -> u64 + Send + 'static,
+    ) {
+        let ticket = self.begin(cost_bytes, counts, None);
+        self.run(kind, ticket, move |report| report.errors = work(&mut report.replies));
+    }
+
+    /// Starts a write. Another job waits for the lack that it ends with.
+    pub(crate) fn write(&mut self, cost_bytes: u64, mut writing: Writing<R>) {
+        let ticket = self.begin(cost_bytes, writing.counts(), None);
+        if writing.has_to_wait() {
+            return self.wait(ticket, writing);
+        }
+        let goes_on = self.goes_on();
+        self.run(Kind::Change, ticket, move |report| {
+            if !goes_on() {
+                return;
+            }
+            report.left = match writing.go_on(&goes_on, &mut report.replies) {
+                Some(errors) => {
+                    report.errors = errors;
+                    writing.left()
+                }
+                None => Left::Write(Box::new(writing)),
+            };
+        });
+    }
+
+    /// A write that lacks something waits for it; the job that it was has ended by `report`.
+    pub(crate) fn go_on(&mut self, report: &JobReport<R>, writing: Writing<R>) {
+        self.ended(report);
+        let ticket = self.begin(report.cost_bytes, report.counts, report.began);
+        self.wait(ticket, writing);
+    }
+
+    /// Tells a job whether anybody still wants it.
+    pub(crate) fn goes_on(&self) -> impl Fn() -> bool + Send + 'static {
+        let given_up = self.given_up.subscribe();
+        move || !is_given_up(&given_up, GivenUp::All)
+    }
+
+    /// Nobody wants anything any more: what has not begun ends, and is not answered.
+    pub(crate) fn give_up(&self) {
+        self.given_up.send_replace(GivenUp::All);
+    }
+
+    /// Nothing waits for room any more: what finds none fails.
+    pub(crate) fn give_up_waits(&self) {
+        self.given_up.send_if_modified(|given_up| {
+            let before = std::mem::replace(given_up, (*given_up).max(GivenUp::Waits));
+            before != *given_up
+        });
+    }
+
+    /// Accounts for a job that ended.
+    pub(crate) fn ended(&mut self, report: &JobReport<R>) {
+        assert!(self.in_flight > 0, "a job ends once");
+        self.in_flight -= 1;
+        self.counters.jobs_in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.in_flight_bytes -= report.cost_bytes;
+        self.waiting -= usize::from(report.waits);
+    }
+
+    fn begin(&mut self, cost_bytes: u64, counts: Counts, began: Option<Instant>) -> Ticket<R> {
+        self.in_flight += 1;
+        self.counters.jobs_in_flight.fetch_add(1, Ordering::Relaxed);
+        self.in_flight_bytes += cost_bytes;
+        Ticket {
+            events: self.events.clone(),
+            report: Some(JobReport {
+                replies: R::Replies::default(),
+                errors: 0,
+                left: Left::Nothing,
+                cost_bytes,
+                waits: false,
+                time: Duration::ZERO,
+                counts,
+                began,
+                latency: None,
+                is_whole: false,
+            }),
+        }
+    }
+
+    fn wait(&mut self, ticket: Ticket<R>, mut writing: Writing<R>) {
+        let waits = Waits::new(&self.counters, writing.count());
+        let given_up = self.given_up.subscribe();
+        self.run(Kind::Patient, ticket, move |report| {
+            let goes_on = || !is_given_up(&given_up, GivenUp::Waits);
+            report.errors = writing.go_on_patiently(&goes_on, &mut report.replies);
+            drop(waits);
+            report.left = writing.left();
+        });
+    }
+
+    fn run(
+        &mut self,
+        kind: Kind,
+        mut ticket: Ticket<R>,
+        work: impl FnOnce(&mut JobReport<R>) + Send + 'static,
+    ) {
+        let (threads, end) = match kind {
+            Kind::Look => return run_on_thread(ticket, None, work),
+            Kind::Change => (&self.changing, GivenUp::All),
+            Kind::Patient => (&self.patient, GivenUp::Waits),
+            Kind::Resize => (&self.resizing, GivenUp::All),
+        };
+        let threads = Arc::clone(threads);
+        let right = Arc::clone(&threads).try_acquire_owned();
+        if kind == Kind::Patient || right.is_err() {
+            ticket.report_mut().waits = true;
+            self.waiting += 1;
+        }
+        match right {
+            Ok(right) => run_on_thread(ticket, Some(right), work),
+            Err(_) => {
+                let given_up = (self.given_up.subscribe(), end);
+                tokio::spawn(run_in_turn(ticket, threads, given_up, work));
+            }
+        }
+    }
+}
+
+/// Whether that much is given up.
+fn is_given_up(given_up: &watch::Receiver<GivenUp>, much: GivenUp) -> bool {
+    // A session that is gone wants nothing either.
+    *given_up.borrow() >= much || given_up.has_changed().is_err()
+}
+
+/// Waits for the right to a thread, with none.
+async fn run_in_turn<R: Asked>(
+    mut ticket: Ticket<R>,
+    threads: Arc<Semaphore>,
+    (mut given_up, end): (watch::Receiver<GivenUp>, GivenUp),
+    work: impl FnOnce(&mut JobReport<R>) + Send + 'static,
+) {
+    tokio::select! {
+        biased;
+        much = given_up.wait_for(|given_up| *given_up >= end) => {
+            // A session that is gone wants no answer either.
+            match much.map_or(GivenUp::All, |much| *much) {
+                GivenUp::All => ticket.report_mut().is_whole = true,
+                // It says so itself, and needs no right to a thread for that.
+                GivenUp::Nothing | GivenUp::Waits => run_on_thread(ticket, None, work),
+            }
+        }
+        right = threads.acquire_owned() => {
+            run_on_thread(ticket, Some(right.expect("it is never closed")), work);
+        }
+    }
+}
+
+fn run_on_thread<R: Asked>(
+    mut ticket: Ticket<R>,
+    right: Option<OwnedSemaphorePermit>,
+    work: impl FnOnce(&mut JobReport<R>) + Send + 'static,
+) {
+    tokio::task::spawn_blocking(move || {
+        let _right = right;
+        let report = ticket.report_mut();
+        let began = Instant::now();
+        let first = *report.began.get_or_insert(began);
+        work(report);
+        let ended = Instant::now();
+        report.time = ended - began;
+        report.latency = Some(ended - first);
+        report.is_whole = true;
+    });
+}
+
+/// Counts writes that wait for room as long as it lives.
+struct Waits {
+    counters: Arc<Counters>,
+    writes: u64,
+}
+
+impl Waits {
+    fn new(counters: &Arc<Counters>, writes: u64) -> Waits {
+        counters.writes_waiting.fetch_add(writes, Ordering::Relaxed);
+        counters.writes_waited.fetch_add(writes, Ordering::Relaxed);
+        Waits { counters: Arc::clone(counters), writes }
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.counters.writes_waiting.fetch_sub(self.writes, Ordering::Relaxed);
+    }
+}
+
+/// Tells the session when it is dropped.
+struct Ticket<R: Asked> {
+    events: UnboundedSender<Event<R>>,
+    report: Option<JobReport<R>>,
+}
+
+impl<R: Asked> Ticket<R> {
+    fn report_mut(&mut self) -> &mut JobReport<R> {
+        self.report.as_mut().expect("taken only by drop")
+    }
+}
+
+impl<R: Asked> Drop for Ticket<R> {
+    fn drop(&mut self) {
+        if let Some(report) = self.report.take() {
+            // A session that is gone needs no report.
+            let _ = self.events.send(Event::Done(report));
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The subject of a client's certificate, in words, as the log and audit records name the client:
+//! `CN=backup,O=Example`, the most specific part first.
+//!
+//! TLS has verified the certificate before; one that cannot be read all the same has no subject.
+
+const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+const OBJECT_ID: u8 = 0x06;
+/// The version, which certificates of the first do not say.
+const VERSION: u8 = 0xa0;
+/// The fields between the version and the subject: serial number, algorithm, issuer, validity.
+const BEFORE_SUBJECT: usize = 4;
+/// Characters of a subject that are told.
+const CHARACTERS_MAX: usize = 256;
+
+/// The subject of a certificate in DER.
+pub(crate) fn subject(certificate: &[u8]) -> Option<String> {
+    let (certificate, _) = take(certificate, SEQUENCE)?;
+    let (mut rest, _) = take(certificate, SEQUENCE)?;
+    if let Some((_, after)) = take(rest, VERSION) {
+        rest = after;
+    }
+    for _ in 0..BEFORE_SUBJECT {
+        rest = any(rest)?.2;
+    }
+    let (mut name, _) = take(rest, SEQUENCE)?;
+    let mut parts = Vec::new();
+    while !name.is_empty() {
+        let (mut set, after) = take(name, SET)?;
+        name = after;
+        while !set.is_empty() {
+            let (pair, after) = take(set, SEQUENCE)?;
+            set = after;
+            let (kind, value) = take(pair, OBJECT_ID)?;
+            let text = String::from_utf8_lossy(any(value)?.1).into_owned();
+            parts.push(format!("{}={}", kind_name(kind), escaped(&text)));
+        }
+    }
+    parts.reverse();
+    let told: String = parts.join(",").chars().take(CHARACTERS_MAX).collect();
+    (!told.is_empty()).then_some(told)
+}
+
+/// A value of this tag: its content, and what stands behind it.
+fn take(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    any(bytes).and_then(|(found, content, rest)| (found == tag).then_some((content, rest)))
+}
+
+/// A value: its tag, its content, and what stands behind it.
+fn any(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&[tag, first], rest) = bytes.split_first_chunk()?;
+    let digits = usize::from(first & 0x7f);
+    let (length, rest) = match first {
+        ..0x80 => (digits, rest),
+        // Longer lengths are those of no certificate.
+        _ if digits > 4 => return None,
+        _ => {
+            let (digits, rest) = rest.split_at_checked(digits)?;
+            (digits.iter().fold(0, |length, &d| length << 8 | usize::from(d)), rest)
+        }
+    };
+    let (content, rest) = rest.split_at_checked(length)?;
+    Some((tag, content, rest))
+}
+
+/// The short name of a part's kind, or its object identifier in hexadecimal digits.
+fn kind_name(kind: &[u8]) -> String {
+    let short = match kind {
+        [0x55, 0x04, 3] => "CN",
+        [0x55, 0x04, 6] => "C",
+        [0x55, 0x04, 7] => "L",
+        [0x55, 0x04, 8] => "ST",
+        [0x55, 0x04, 10] => "O",
+        [0x55, 0x04, 11] => "OU",
+        _ => return kind.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    short.to_owned()
+}
+
+/// No text of a client's begins another part, a line, or a field of the log.
+fn escaped(text: &str) -> String {
+    let mut safe = String::new();
+    for character in text.chars() {
+        match character {
+            ',' | '=' | '+' | '"' | '\\' => safe.extend(['\\', character]),
+            _ if character.is_control() => safe.extend(character.escape_default()),
+            _ => safe.push(character),
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, KeyPair};
+
+    use super::subject;
+
+    fn certificate(parts: &[(DnType, &str)]) -> Vec<u8> {
+        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        for (kind, text) in parts {
+            params.distinguished_name.push(kind.clone(), *text);
+        }
+        let key = KeyPair::generate().expect("a key");
+        params.self_signed(&key).expect("a certificate").der().to_vec()
+    }
+
+    #[test]
+    fn a_subject_is_told_from_its_most_specific_part_on() {
+        let parts = [
+            (DnType::CountryName, "DE"),
+            (DnType::OrganizationName, "Example, Inc"),
+            (DnType::CommonName, "node=3\n"),
+        ];
+        let told = subject(&certificate(&parts));
+        assert_eq!(told.as_deref(), Some("CN=node\\=3\\n,O=Example\\, Inc,C=DE"));
+        assert_eq!(subject(&certificate(&[])), None);
+        let long = "x".repeat(1000);
+        let told = subject(&certificate(&[(DnType::CommonName, &long)])).expect("a subject");
+        assert_eq!(told.len(), super::CHARACTERS_MAX);
+    }
+
+    #[test]
+    fn whatever_was_cut_or_changed_is_read_or_not_and_never_panics() {
+        let whole = certificate(&[(DnType::CommonName, "backup")]);
+        for length in 0..whole.len() {
+            subject(&whole[..length]);
+        }
+        for place in 0..whole.len() {
+            for byte in [0, 0x7f, 0x80, 0x84, 0xff] {
+                let mut changed = whole.clone();
+                changed[place] = byte;
+                subject(&changed);
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! iSCSI through other people's initiators: libiscsi's conformance tests and its tools, qemu-io and
+//! qemu-img.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use hindsight_tests::command::{call, output};
+
+use crate::stage::Stage;
+
+/// Conformance tests that are skipped, and why.
+const REFUSED: [(&str, &str); 10] = [
+    ("PreventAllow.", "there is no medium that could be removed"),
+    ("StartStopUnit.Simple", "there is no medium that could be removed"),
+    ("Sanitize.", "a history keeps what SANITIZE promises to be gone"),
+    ("ReadDefectData", "there are no defects to list"),
+    ("ExtendedCopy.", "not in this release"),
+    ("ReceiveCopyResults.", "not in this release"),
+    ("WriteAtomic16.", "not in this release"),
+    ("WriteSame10.ZeroBlocks", "a WRITE SAME of no blocks is refused, as the block limits say"),
+    ("WriteSame16.ZeroBlocks", "a WRITE SAME of no blocks is refused, as the block limits say"),
+    ("ReadOnly.", "the present can be written; it runs against a moment"),
+];
+
+/// Conformance tests that no target can pass, or none with physical blocks of 4 KiB.
+const FLAWED: [(&str, &str); 2] = [
+    ("GetLBAStatus.UnmapSingle", "asks about block i + 1 and wants an answer about block i + 8"),
+    ("iSCSITMF.LUNResetSimpleAsync", "looks at the outcome before anything was sent"),
+];
+
+/// Tests that are to run, fewer would mean that the tool is another one.
+const CONFORMANCE_MIN: usize = 230;
+
+/// A stage with iSCSI, and the URL of a target.
+fn stage(volume: &str, size: &str) -> Result<Stage> {
+    Stage::with(volume, size, &["--iscsi", "127.0.0.1:0"])
+}
+
+/// Where iSCSI is served since the last start.
+fn portal(stage: &Stage) -> Result<String> {
+    let talk = stage.server.talk();
+    let line = talk.lines().rev().find_map(|line| line.strip_prefix("iscsi "));
+    Ok(line.context("no iSCSI listener")?.to_owned())
+}
+
+/// The name of a volume's target, as discovery tells it.
+fn target(stage: &Stage, volume: &str) -> Result<String> {
+    let listed = call("iscsi-ls", &[&format!("iscsi://{}", portal(stage)?)])?;
+    let names = listed.lines().filter_map(|line| line.strip_prefix("Target:"));
+    let mut names = names.filter_map(|line| line.split(' ').next());
+    let found = names.find(|name| name.ends_with(&format!(":{volume}")));
+    Ok(found.with_context(|| format!("{volume} is not in: {listed}"))?.to_owned())
+}
+
+fn url(stage: &Stage, target: &str) -> Result<String> {
+    Ok(format!("iscsi://{}/{target}/0", portal(stage)?))
+}
+
+fn qemu_io(url: &str, commands: &[&str]) -> Result<String> {
+    // The past is opened for reading only.
+    let access: &[&str] = if url.contains(":at:") { &["-r", "-f", "raw"] } else { &["-f", "raw"] };
+    let commands = commands.iter().flat_map(|command| ["-c", command]);
+    let arguments: Vec<&str> = access.iter().copied().chain(commands).chain([url]).collect();
+    let said = call("qemu-io", &arguments)?;
+    ensure!(!said.contains("failed") && !said.contains("error"), "{said}");
+    Ok(said)
+}
+
+/// Runs one conformance test: `PASS`, `SKIP`, or what it said.
+fn conforms(test: &str, urls: &[&str]) -> Result<Result<&'static str, String>> {
+    let test = format!("ALL.{test}");
+    let told = output(
+        Command::new("timeout")
+            .args(["30", "iscsi-test-cu", "--dataloss", "--normal", "-t", &test])
+            .args(urls),
+    )?;
+    let said = String::from_utf8_lossy(&told.stdout).into_owned();
+    if !told.status.success() || said.contains("had failures") {
+        return Ok(Err(format!("{}\n{said}", told.status)));
+    }
+    Ok(Ok(if said.contains("SKIPPED") { "SKIP" } else { "PASS" }))
+}
+
+#[test]
+fn libiscsis_conformance_tests_pass_but_for_those_that_are_refused() -> Result<()> {
+    let stage = stage("vol", "128MiB")?;
+    let url = url(&stage, &target(&stage, "vol")?)?;
+    let listed = call("iscsi-test-cu", &["--list"])?;
+    let tests: Vec<&str> = listed
+        .lines()
+        .filter_map(|line| line.strip_prefix("ALL."))
+        .filter(|test| test.contains('.'))
+        .collect();
+    ensure!(tests.len() >= CONFORMANCE_MIN, "{} tests", tests.len());
+    let is_in = |list: &[(&str, &str)], test: &str| list.iter().any(|(t, _)| test.starts_with(t));
+    let (mut passed, mut skipped) = (0, 0);
+    let mut wrong = Vec::new();
+    for test in tests.into_iter().filter(|test| !is_in(&FLAWED, test)) {
+        // Those want a second path to the same unit, and others are disturbed by one.
+        let paths = if test.starts_with("MultipathIO.") { 2 } else { 1 };
+        match conforms(test, &[&*url, &*url][..paths])? {
+            Ok("PASS") => passed += 1,
+            Ok(_) if is_in(&REFUSED, test) => skipped += 1,
+            Ok(what) => wrong.push(format!("{test}: {what}")),
+            Err(said) => wrong.push(format!("{test}: {said}")),
+        }
+    }
+    println!("{passed} passed, {skipped} skipped");
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    stage.server.run(&["volume", "show", "vol"]).map(drop)
+}
+
+#[test]
+fn a_moment_is_a_disk_that_keeps_its_meaning() -> Result<()> {
+    let stage = stage("Pg_data", "64MiB")?;
+    let present = target(&stage, ":1pg:0data")?;
+    let now = url(&stage, &present)?;
+    qemu_io(&now, &["write -P 0xaa 0 1M", "write -P 0x11 1M 4k", "flush"])?;
+    stage.server.run(&["mark", "create", "Pg_data", "Before_it", "--pin"])?;
+    qemu_io(&now, &["write -P 0xbb 0 1M", "discard 1M 4k", "flush"])?;
+    let wants = ["read -P 0xaa 0 1M", "read -P 0x11 1M 4k"];
+    let past = url(&stage, &format!("{present}:at:mark::1before:0it"))?;
+    let ago = url(&stage, &format!("{present}:at:-1ms"))?;
+    qemu_io(&past, &wants)?;
+    // It is read-only, to SCSI too.
+    let refused = conforms("ReadOnly.ReadOnlySBC", &[&past])?;
+    ensure!(refused == Ok("PASS"), "{refused:?}");
+    let wrote = output(Command::new("qemu-io").args(["-f", "raw", "-c", "write 0 4k", &past]))?;
+    ensure!(!wrote.status.success() || !wrote.stderr.is_empty(), "the past was written");
+    // A mark of that name elsewhere, and another time ago: both names mean what they did.
+    qemu_io(&ago, &["read -P 0xbb 0 1M", "read -P 0 1M 4k"])?;
+    stage.server.run(&["mark", "delete", "Pg_data", "Before_it"])?;
+    qemu_io(&now, &["write -P 0xcc 0 1M", "flush"])?;
+    stage.server.run(&["mark", "create", "Pg_data", "Before_it"])?;
+    qemu_io(&past, &wants)?;
+    qemu_io(&ago, &["read -P 0xbb 0 1M"])?;
+    qemu_io(&now, &["read -P 0xcc 0 1M"])?;
+    // What is not there is refused.
+    for name in [format!("{present}x"), format!("{present}:at:v:77")] {
+        let told = output(Command::new("iscsi-inq").arg(url(&stage, &name)?))?;
+        ensure!(!told.status.success(), "{name} was opened");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_was_acknowledged_is_there_when_the_server_was_killed() -> Result<()> {
+    let mut stage = stage("vol", "64MiB")?;
+    let name = target(&stage, "vol")?;
+    for (round, byte) in ["0x21", "0x22", "0x23"].into_iter().enumerate() {
+        let offset = format!("{round}M");
+        let write = format!("write -P {byte} {offset} 1M");
+        let odd = format!("write -f -P {byte} {} 512", (32 << 20) + round * 1536);
+        qemu_io(&url(&stage, &name)?, &[&write, &odd])?;
+        stage.server.kill();
+        stage.server.up()?;
+        let read = format!("read -P {byte} {offset} 1M");
+        let odd = format!("read -P {byte} {} 512", (32 << 20) + round * 1536);
+        qemu_io(&url(&stage, &name)?, &[&read, &odd])?;
+        // The other front end says the same.
+        call("qemu-io", &["-r", "-f", "raw", "-c", &read, "-c", &odd, &stage.server.uri("vol")])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_session_is_a_client_that_is_asked_to_leave() -> Result<()> {
+    let mut stage = stage("vol", "64MiB")?;
+    let url = url(&stage, &target(&stage, "vol")?)?;
+    let mut client = Command::new("qemu-io")
+        .args(["-f", "raw", &url])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let mut talk = client.stdin.take().context("piped")?;
+    talk.write_all(b"write -P 7 0 4k\n")?;
+    hindsight_tests::poll("the client writes", || {
+        let shown = stage.server.run(&["volume", "show", "vol", "--json"])?;
+        Ok(shown.contains("\"clients\": 1") || shown.contains("\"clients\":1"))
+    })?;
+    let deleted = stage.server.output(&["volume", "delete", "vol"])?;
+    ensure!(deleted.status.code() == Some(11), "{deleted:?}");
+    let began = Instant::now();
+    stage.server.stop()?;
+    ensure!(began.elapsed().as_secs() < 6, "the stop took {:?}", began.elapsed());
+    client.kill()?;
+    client.wait()?;
+    stage.server.up()?;
+    stage.server.run(&["volume", "delete", "vol"])?;
+    Ok(())
+}
+
+#[test]
+fn digests_and_short_segments_change_nothing() -> Result<()> {
+    let stage = stage("vol", "64MiB")?;
+    let name = target(&stage, "vol")?;
+    let digests = format!("{}?header_digest=crc32c", url(&stage, &name)?);
+    for test in ["Read16.Simple", "Write16.Simple", "Verify16.Simple", "Unmap.Simple"] {
+        let done = conforms(test, &[&digests])?;
+        ensure!(done == Ok("PASS"), "{test}: {done:?}");
+    }
+    let image = stage.text("image");
+    call("qemu-img", &["create", "-q", "-f", "raw", &image, "64M"])?;
+    call("qemu-io", &["-f", "raw", "-c", "write -P 0x5a 3M 9M", &image])?;
+    call("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", &image, &url(&stage, &name)?])?;
+    let same =
+        call("qemu-img", &["compare", "-f", "raw", "-F", "raw", &image, &url(&stage, &name)?])?;
+    ensure!(same.contains("identical"), "{same}");
+    Ok(())
+}
