@@ -26,26 +26,26 @@ use env::{GRAIN_BYTES, Media, SharedMemory, WINDOW_BYTES};
 use format::write_buffer::Mark;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use self::common::Common;
 use self::parts::{parts, slices_of};
-use self::table::{Table, Taken};
+use self::shared::Shared;
+use self::table::Table;
 use self::watched::Watched;
 use self::words::{
     begin_writing, end_writing, forget_dirty, runs, set_dirty, set_window, set_writing,
     undo_writing, writing,
 };
 
-mod common;
 mod handle;
 mod mark;
 mod parts;
+mod shared;
 mod table;
 mod watched;
 mod words;
 
-pub use common::{BufferStatus, WriteBuffers};
 pub use handle::WriteBuffer;
 pub use mark::Found;
+pub use shared::{BufferStatus, WriteBuffers};
 
 /// Slots without a window that are kept ready.
 const FREE_SLOTS: usize = 16;
@@ -70,7 +70,7 @@ struct Memory {
 /// Media with a write buffer over them, as the threads that write what waits see it.
 struct Inner {
     below: Watched,
-    common: Arc<Common>,
+    shared: Arc<Shared>,
     found: Found,
     memory: OnceLock<Memory>,
     table: Mutex<Table>,
@@ -100,12 +100,12 @@ fn length_of(slices: &[IoSlice<'_>]) -> usize {
 
 impl Inner {
     /// Puts what a process that died left to be written to its media; the buffer is not used yet.
-    fn over(below: Arc<dyn Media>, common: Arc<Common>) -> io::Result<Inner> {
-        let found = mark::recover(&*below, &*common.memories)?;
+    fn over(below: Arc<dyn Media>, shared: Arc<Shared>) -> io::Result<Inner> {
+        let found = mark::recover(&*below, &*shared.memories)?;
         let (off, below) = (below.why_no_buffer(), Watched::new(below));
         Ok(Inner {
             below,
-            common,
+            shared,
             found,
             memory: OnceLock::new(),
             table: Mutex::new(Table::default()),
@@ -118,10 +118,10 @@ impl Inner {
     /// Makes a memory and says so on the media, if that can be and was not done yet.
     fn begin(&self) {
         let mut off = self.off.lock();
-        if off.is_some() || self.memory.get().is_some() || self.common.slots_max() == 0 {
+        if off.is_some() || self.memory.get().is_some() || self.shared.slots_max() == 0 {
             return;
         }
-        match mark::begin(&self.below, &self.common) {
+        match mark::begin(&self.below, &self.shared) {
             // It has no label: it may get one.
             Ok(None) => {}
             Ok(Some(memory)) => {
@@ -144,6 +144,48 @@ impl Inner {
         }
     }
 
+    /// The slot that is to have a part of a window, pinned; none if it goes to the media.
+    fn slot_for(
+        &self,
+        memory: &dyn SharedMemory,
+        (window, within): (u64, usize),
+        length: usize,
+    ) -> io::Result<Option<(usize, MutexGuard<'_, Table>)>> {
+        let at = window * WINDOW_BYTES + within as u64;
+        let mut table = self.lock();
+        Inner::check(&table)?;
+        let is_whole = grains(within, length).is_some();
+        let may_wait = is_whole && table.is_allocated(at, length as u64);
+        let slot = match table.slot_of(window) {
+            Some(slot) if may_wait => slot,
+            Some(slot) => {
+                // It goes past the slot, which has to forget what it has there.
+                let has_any = table.has_any(slot, grains_around(within, length));
+                drop(table);
+                if has_any {
+                    self.give_up(memory, slot, (window, within, length), true)?;
+                }
+                return Ok(None);
+            }
+            None if !may_wait || within > 0 => return Ok(None),
+            None => match table.take(window) {
+                Some(slot) => {
+                    set_window(memory.words(slot), window);
+                    slot
+                }
+                None => {
+                    table.is_wanted = true;
+                    self.counters.passed_by.fetch_add(length as u64, Ordering::Relaxed);
+                    drop(table);
+                    self.shared.ring();
+                    return Ok(None);
+                }
+            },
+        };
+        table.pin(slot);
+        Ok(Some((slot, table)))
+    }
+
     /// Puts a part of a window into its slot; `false` if it has none and gets none.
     fn put(
         &self,
@@ -152,44 +194,16 @@ impl Inner {
         slices: &[IoSlice<'_>],
     ) -> io::Result<bool> {
         let length = length_of(slices);
-        let at = window * WINDOW_BYTES + within as u64;
         if self.below.was_changed() {
             // The media say themselves whether they take this one.
             self.lock().forget_clean();
+            let at = window * WINDOW_BYTES + within as u64;
             self.give_up_range(at, length as u64, true)?;
             return Ok(false);
         }
-        let mut table = self.lock();
-        Inner::check(&table)?;
-        let whole = grains(within, length).filter(|_| table.is_allocated(at, length as u64));
-        let slot = match (table.slot_of(window), whole) {
-            (Some(slot), Some(_)) => slot,
-            (Some(slot), None) => {
-                // It goes past the slot, which has to forget what it has there.
-                let has_any = table.has_any(slot, grains_around(within, length));
-                drop(table);
-                if has_any {
-                    self.give_up(memory, slot, (window, within, length), true)?;
-                }
-                return Ok(false);
-            }
-            (None, Some(_)) if within == 0 => match table.take(window) {
-                Taken::Free(slot) => {
-                    set_window(memory.words(slot), window);
-                    slot
-                }
-                Taken::None => {
-                    table.is_wanted = true;
-                    self.counters.passed_by.fetch_add(length as u64, Ordering::Relaxed);
-                    drop(table);
-                    self.common.ring();
-                    return Ok(false);
-                }
-            },
-            (None, _) => return Ok(false),
-        };
-        table.pin(slot);
-        let (first, end) = whole.expect("seen above");
+        let there = self.slot_for(memory, (window, within), length)?;
+        let Some((slot, mut table)) = there else { return Ok(false) };
+        let (first, end) = grains_around(within, length);
         let is_needed = table.has_any(slot, (first, end));
         if is_needed {
             table.begin_overwrite(slot);
@@ -212,7 +226,7 @@ impl Inner {
         let calls = table.filled(slot, (first, end));
         drop(table);
         if calls {
-            self.common.ring();
+            self.shared.ring();
         }
         Ok(true)
     }
@@ -346,11 +360,11 @@ impl Inner {
     /// Makes a slot, if few are free; whether it did.
     fn grow(&self) -> bool {
         let Some(memory) = self.memory.get() else { return false };
-        if !self.lock().wants_slots(FREE_SLOTS) || !self.common.reserve() {
+        if !self.lock().wants_slots(FREE_SLOTS) || !self.shared.reserve() {
             return false;
         }
         if memory.slots.grow().is_err() {
-            self.common.lower_budget();
+            self.shared.lower_budget();
             return false;
         }
         self.lock().add();
@@ -436,7 +450,7 @@ impl Inner {
             let text = "its memory was removed; the page cache has all from now on";
             return self.lock().is_closing.then(|| text.to_owned());
         }
-        let why = || match self.common.slots_max() {
+        let why = || match self.shared.slots_max() {
             0 => "there is no memory for it",
             _ => "it was not begun yet, or there is no label",
         };
@@ -447,9 +461,9 @@ impl Inner {
     /// the mark says so.
     fn close(&self) {
         let Some(memory) = self.memory.get() else { return };
-        self.common.give_back(memory.slots.slots());
+        self.shared.give_back(memory.slots.slots());
         if self.sync().is_ok() {
-            mark::end(&self.below, &*self.common.memories, &memory.mark);
+            mark::end(&self.below, &*self.shared.memories, &memory.mark);
         }
     }
 

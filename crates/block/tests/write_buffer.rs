@@ -186,123 +186,162 @@ fn a_write(random: &mut Random, tails: &mut [u64]) -> (u64, Vec<u8>) {
     (offset, bytes.collect())
 }
 
-/// Runs random requests; kills the process or cuts the power now and then.
-fn run(seed: u64, steps: u32) {
-    let mut random = Random::new(seed);
-    let mut machine = machine_of(seed);
-    let slots = random.below(WINDOWS + 2);
-    let mut process = machine.start(slots);
-    let mut oracle = Oracle::new();
-    let mut tails = [0; WINDOWS as usize];
-    let mut begun = None;
-    for _ in 0..steps {
-        let is_down = match random.below(100) {
-            0..50 => {
-                let (offset, bytes) = a_write(&mut random, &mut tails);
-                let outcome = write(&*process.buffer, offset, &bytes);
-                match &outcome {
-                    Ok(()) => oracle.write(offset, &bytes),
-                    Err(_) => begun = Some((offset, bytes)),
+/// A machine, the process on it, and what it must say.
+struct Story {
+    random: Random,
+    machine: Machine,
+    process: Option<Process>,
+    oracle: Oracle,
+    tails: [u64; WINDOWS as usize],
+    /// The write that the machine stopped in.
+    begun: Option<(u64, Vec<u8>)>,
+}
+
+impl Story {
+    fn new(seed: u64) -> Story {
+        let (random, machine) = (Random::new(seed), machine_of(seed));
+        let (oracle, tails) = (Oracle::new(), [0; WINDOWS as usize]);
+        let mut story = Story { random, machine, process: None, oracle, tails, begun: None };
+        story.start();
+        story
+    }
+
+    fn start(&mut self) {
+        let slots = self.random.below(WINDOWS + 2);
+        self.process = Some(self.machine.start(slots));
+    }
+
+    fn buffer(&self) -> Arc<WriteBuffer> {
+        Arc::clone(&self.process.as_ref().expect("it runs").buffer)
+    }
+
+    /// Whether the machine has stopped, as after each of those below.
+    fn write(&mut self, durably: bool) -> bool {
+        let (offset, bytes) = a_write(&mut self.random, &mut self.tails);
+        let outcome = match durably {
+            true => self.buffer().write_durable(offset, &[IoSlice::new(&bytes)]),
+            false => write(&*self.buffer(), offset, &bytes),
+        };
+        match &outcome {
+            Ok(()) => {
+                self.oracle.write(offset, &bytes);
+                if durably {
+                    let range = offset as usize..offset as usize + bytes.len();
+                    self.oracle.synced[range].copy_from_slice(&bytes);
                 }
-                outcome.is_err()
             }
-            50..62 => {
-                let offset = AREA_BYTES + random.below(LEN_BYTES - AREA_BYTES - 1);
-                let length = (1 + random.below(300_000)).min(LEN_BYTES - offset) as usize;
-                let mut bytes = vec![0; length];
-                match process.buffer.read_at(offset, &mut bytes) {
-                    Ok(()) => oracle.check(&bytes, offset as usize, "read"),
-                    Err(_) => assert!(machine.media.is_halted()),
-                }
-                false
+            Err(_) => self.begun = Some((offset, bytes)),
+        }
+        outcome.is_err()
+    }
+
+    fn read(&mut self) -> bool {
+        let offset = AREA_BYTES + self.random.below(LEN_BYTES - AREA_BYTES - 1);
+        let length = (1 + self.random.below(300_000)).min(LEN_BYTES - offset) as usize;
+        let mut bytes = vec![0; length];
+        match self.buffer().read_at(offset, &mut bytes) {
+            Ok(()) => self.oracle.check(&bytes, offset as usize, "read"),
+            Err(_) => assert!(self.machine.media.is_halted()),
+        }
+        false
+    }
+
+    fn sync(&mut self) -> bool {
+        let synced = self.buffer().sync();
+        if synced.is_ok() {
+            self.oracle.sync();
+        }
+        synced.is_err()
+    }
+
+    fn discard(&mut self) -> bool {
+        let offset = AREA_BYTES + self.random.below(WINDOWS * WINDOW_BYTES);
+        let length = self.random.below(WINDOW_BYTES * 2).min(LEN_BYTES - offset);
+        let outcome = self.buffer().discard(offset, length);
+        self.oracle.discard(offset as usize..(offset + length) as usize);
+        outcome.is_err()
+    }
+
+    fn allocate(&mut self) -> bool {
+        let window = self.random.below(WINDOWS);
+        let at = AREA_BYTES + window * WINDOW_BYTES;
+        let count = 1 + self.random.below(WINDOWS - window);
+        self.buffer().allocate(at, count * WINDOW_BYTES).is_err()
+    }
+
+    /// The threads of the server do some of their work.
+    fn work(&mut self) -> bool {
+        let all = &self.process.as_ref().expect("it runs").all;
+        match self.random.below(4) {
+            0 => {
+                all.tick();
+                all.grow();
             }
-            62..70 => {
-                let synced = process.buffer.sync();
-                if synced.is_ok() {
-                    oracle.sync();
-                }
-                synced.is_err()
+            _ => {
+                all.write_some();
             }
-            70..82 => {
-                process.all.write_some();
-                machine.media.is_halted()
-            }
-            82..86 => {
-                process.all.tick();
-                process.all.grow();
-                machine.media.is_halted()
-            }
-            86..89 => {
-                let window = random.below(WINDOWS);
-                let at = AREA_BYTES + window * WINDOW_BYTES;
-                let count = 1 + random.below(WINDOWS - window);
-                process.buffer.allocate(at, count * WINDOW_BYTES).is_err()
-            }
-            89..91 => {
-                let offset = AREA_BYTES + random.below(WINDOWS * WINDOW_BYTES);
-                let length = random.below(WINDOW_BYTES * 2).min(LEN_BYTES - offset);
-                let range = offset as usize..(offset + length) as usize;
-                let outcome = process.buffer.discard(offset, length);
-                oracle.discard(range);
-                outcome.is_err()
-            }
-            91..94 => {
-                let (offset, bytes) = a_write(&mut random, &mut tails);
-                let slices = [IoSlice::new(&bytes)];
-                let outcome = process.buffer.write_durable(offset, &slices);
-                match &outcome {
-                    Ok(()) => {
-                        oracle.write(offset, &bytes);
-                        let range = offset as usize..offset as usize + bytes.len();
-                        oracle.synced[range].copy_from_slice(&bytes);
-                    }
-                    Err(_) => begun = Some((offset, bytes)),
-                }
-                outcome.is_err()
-            }
+        }
+        self.machine.media.is_halted()
+    }
+
+    /// An orderly end, if nothing stops it.
+    fn end(&mut self) -> bool {
+        let _ = self.buffer().sync();
+        self.process = None;
+        let is_halted = self.machine.media.is_halted();
+        self.machine.memories.kill();
+        self.machine.media.kill();
+        self.start();
+        if is_halted {
+            return true;
+        }
+        self.oracle.sync();
+        assert_eq!(self.buffer().found(), &Found::Nothing);
+        let found = read(&*self.buffer(), 0, LEN_BYTES as usize);
+        self.oracle.check(&found[AREA_BYTES as usize..], AREA_BYTES as usize, "a stop");
+        false
+    }
+
+    /// Kills the process, or cuts the power, and looks what is there.
+    fn restart(&mut self) {
+        self.machine.kill(self.process.take().expect("it runs"));
+        let cut = self.random.chance(400);
+        if cut {
+            self.machine.media.crash(&mut self.random);
+            self.machine.memories.cut();
+        }
+        if let Some((offset, bytes)) = &self.begun {
+            self.oracle.begun(*offset, bytes);
+        }
+        self.start();
+        let found = read(&*self.buffer(), 0, LEN_BYTES as usize);
+        self.oracle.settle(&found, self.begun.take().as_ref(), cut);
+        assert!(!matches!(self.buffer().found(), Found::Lost(_)), "{cut}");
+        self.tails.fill(0);
+    }
+
+    fn step(&mut self) {
+        let is_down = match self.random.below(100) {
+            0..50 => self.write(false),
+            50..62 => self.read(),
+            62..70 => self.sync(),
+            70..86 => self.work(),
+            86..89 => self.allocate(),
+            89..91 => self.discard(),
+            91..94 => self.write(true),
             94..96 => {
-                machine.media.halt_after(random.below(20));
+                self.machine.media.halt_after(self.random.below(20));
                 false
             }
             96..98 => {
-                machine.memories.halt_after(random.below(20));
+                self.machine.memories.halt_after(self.random.below(20));
                 false
             }
             98 => true,
-            _ => {
-                // An orderly end, if nothing stops it.
-                let _ = process.buffer.sync();
-                drop(process);
-                let is_halted = machine.media.is_halted();
-                machine.memories.kill();
-                machine.media.kill();
-                if !is_halted {
-                    oracle.sync();
-                    process = machine.start(random.below(WINDOWS + 2));
-                    assert_eq!(process.buffer.found(), &Found::Nothing);
-                    let found = read(&*process.buffer, 0, LEN_BYTES as usize);
-                    oracle.check(&found[AREA_BYTES as usize..], AREA_BYTES as usize, "a stop");
-                    continue;
-                }
-                process = machine.start(random.below(WINDOWS + 2));
-                true
-            }
+            _ => self.end(),
         };
         if is_down {
-            machine.kill(process);
-            let cut = random.chance(400);
-            if cut {
-                machine.media.crash(&mut random);
-                machine.memories.cut();
-            }
-            if let Some((offset, bytes)) = &begun {
-                oracle.begun(*offset, bytes);
-            }
-            process = machine.start(random.below(WINDOWS + 2));
-            let found = read(&*process.buffer, 0, LEN_BYTES as usize);
-            oracle.settle(&found, begun.take().as_ref(), cut);
-            assert!(!matches!(process.buffer.found(), Found::Lost(_)), "{cut}");
-            tails.fill(0);
+            self.restart();
         }
     }
 }
@@ -311,7 +350,8 @@ fn run(seed: u64, steps: u32) {
 fn what_was_acknowledged_is_there_after_a_kill_and_what_was_synced_after_a_power_cut() {
     for seed in 1..60 {
         println!("seed {seed}");
-        run(seed, 400);
+        let mut story = Story::new(seed);
+        (0..400).for_each(|_| story.step());
     }
 }
 

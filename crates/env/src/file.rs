@@ -28,7 +28,7 @@ const TELL_HOLES: [u64; 4] = [0x0102_1994, 0xef53, 0x5846_5342, 0x9123_683e];
 /// File systems on which space that was reserved is there, and writes past the page cache are what
 /// they say: ext4 and XFS. One that copies on write takes new space for the same place.
 const WRITE_DIRECT: [u64; 2] = [0xef53, 0x5846_5342];
-/// What offsets, lengths and addresses of writes past the page cache are multiples of.
+/// Offsets, lengths and addresses of writes past the page cache are multiples of it.
 const DIRECT_ALIGNMENT: u64 = 4096;
 /// Writes of fewer bytes go by way of the page cache: a flush soon writes them with others.
 const DIRECT_MIN: u64 = 64 << 10;
@@ -216,7 +216,7 @@ impl Media for FileMedia {
         let Some(direct) = self.direct.as_ref().ok().filter(|_| length >= DIRECT_MIN) else {
             return self.file.write_all_at(bytes, offset);
         };
-        // What is not aligned, at both ends, goes by way of the page cache.
+        // Both ends, as far as they are not aligned, go by way of the page cache.
         let first = offset.next_multiple_of(DIRECT_ALIGNMENT);
         let end = (offset + length) / DIRECT_ALIGNMENT * DIRECT_ALIGNMENT;
         let at = |position: u64| usize::try_from(position - offset).expect("within the bytes");

@@ -56,7 +56,7 @@ pub trait SharedMemory: Send + Sync {
     fn put(&self, slot: usize, part: Range<usize>, media: &dyn Media, at: u64) -> io::Result<()>;
 }
 
-/// Whose a memory is.
+/// The owner of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// A random number, which the media name while it is in use.

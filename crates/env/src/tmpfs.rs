@@ -56,7 +56,7 @@ impl Tmpfs {
     }
 
     /// Gives back the memory of slots that have nothing to be written, of memories that no process
-    /// holds. What a killed process left to be written stays, until its media are opened again.
+    /// holds. Slots that a killed process left to be written stay, until its media are opened.
     pub fn trim(&self) {
         let Ok(entries) = std::fs::read_dir(&self.dir) else { return };
         let names = entries.filter_map(|entry| Some(entry.ok()?.path()));

@@ -150,7 +150,7 @@ impl SimMedia {
         self.state.lock().machine_stopped = machine;
     }
 
-    /// What says that the machine has stopped that the media are in.
+    /// Set when the machine stops that the media are in.
     pub(crate) fn machine(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.state.lock().machine_stopped)
     }

@@ -1,9 +1,8 @@
 //! Shared memory that survives the end of a process and not that of the machine.
 //!
 //! A process that is killed leaves what its words and bytes said at that instant: what it seems to
-//! do afterwards, until the test has noticed, is not seen by who opens the memory next. A write that
-//! it was killed in is there up to some page, or in any of its bytes where what was there was not
-//! needed.
+//! do afterwards, until the test has noticed, is not seen by the next one. A write that it was
+//! killed in is there up to some page, or in any of its bytes where what was there was not needed.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -34,7 +33,7 @@ impl Slot {
     }
 }
 
-/// What a process sees of a memory.
+/// A memory as a process sees it.
 struct Content {
     owner: Owner,
     slots_max: usize,
@@ -64,7 +63,7 @@ impl Content {
 /// All that is left when a process ends.
 struct State {
     memories: Mutex<BTreeMap<String, Arc<Content>>>,
-    /// What they were when the process was killed.
+    /// As they were when the process was killed.
     left: Mutex<Option<BTreeMap<String, Arc<Content>>>>,
     machine_stopped: Arc<AtomicBool>,
     boot: AtomicU64,

@@ -20,7 +20,7 @@ impl WriteBuffer {
 
 impl Drop for WriteBuffer {
     fn drop(&mut self) {
-        self.0.common.remove(&self.0);
+        self.0.shared.remove(&self.0);
         self.0.close();
     }
 }

@@ -8,7 +8,7 @@ use format::label::{AREA_BYTES, COPY_OFFSETS, array_of};
 use format::write_buffer::{BYTES, Mark, OFFSET, PLACE_BYTES_MAX};
 
 use super::Memory;
-use super::common::Common;
+use super::shared::Shared;
 use super::words::{end_writing, forget_dirty, lacking, runs, window_of};
 
 /// What the last use of media left.
@@ -113,24 +113,24 @@ fn write_back(media: &dyn Media, memory: &dyn SharedMemory) -> io::Result<u64> {
 }
 
 /// Makes a memory, and marks the media; nothing if they have no label.
-pub(super) fn begin(media: &dyn Media, common: &Common) -> Result<Option<Memory>, String> {
+pub(super) fn begin(media: &dyn Media, shared: &Shared) -> Result<Option<Memory>, String> {
     if !has_label(media) {
         return Ok(None);
     }
-    let owner = Owner { tag: common.draw(), media: media.identity() };
-    let place = common.memories.place(owner.tag)?;
+    let owner = Owner { tag: shared.draw(), media: media.identity() };
+    let place = shared.memories.place(owner.tag)?;
     if place.len() > PLACE_BYTES_MAX {
         return Err(format!("{place} is too long a name"));
     }
-    let made = common.memories.create(&place, owner, common.slots_max());
+    let made = shared.memories.create(&place, owner, shared.slots_max());
     let slots = made.map_err(|e| format!("{place}: {e}"))?;
-    let mark = Mark { tag: owner.tag, boot: common.memories.boot(), place };
+    let mark = Mark { tag: owner.tag, boot: shared.memories.boot(), place };
     // A power cut may take it, and takes the memory as well.
     match media.write_at(OFFSET, &[IoSlice::new(&mark.encode())]) {
         Ok(()) => Ok(Some(Memory { slots, mark })),
         Err(e) => {
             // Nothing is in it yet, whatever became of the mark.
-            let _ = common.memories.remove(&mark.place);
+            let _ = shared.memories.remove(&mark.place);
             Err(e.to_string())
         }
     }

@@ -45,14 +45,6 @@ struct Slot {
     dirty_since: u64,
 }
 
-/// A slot for a window that has none.
-pub(super) enum Taken {
-    /// This one; it has nothing.
-    Free(usize),
-    /// None can be used again now.
-    None,
-}
-
 #[derive(Debug, Default)]
 pub(super) struct Table {
     slots: Vec<Slot>,
@@ -79,9 +71,9 @@ impl Table {
         self.by_window.get(&window).copied()
     }
 
-    /// A slot for a window that has none.
-    pub(super) fn take(&mut self, window: u64) -> Taken {
-        let Some(slot) = self.free.pop().or_else(|| self.used_again()) else { return Taken::None };
+    /// A slot for a window that has none, with nothing in it; none if none can be used again now.
+    pub(super) fn take(&mut self, window: u64) -> Option<usize> {
+        let slot = self.free.pop().or_else(|| self.used_again())?;
         let one = &mut self.slots[slot];
         assert!(one.pins == 0 && !one.is_busy && !one.is_dirty, "a slot that nobody needs");
         one.window = Some(window);
@@ -89,7 +81,7 @@ impl Table {
         one.was_read = false;
         self.by_window.insert(window, slot);
         self.order.push_back(slot);
-        Taken::Free(slot)
+        Some(slot)
     }
 
     /// Takes a slot from its window.

@@ -1,5 +1,5 @@
-//! Media under a write buffer, watched for others who write to them: what memory says that they have
-//! is not what they have then.
+//! Media under a write buffer, watched for others who write to them: then memory does not say what
+//! they have.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;

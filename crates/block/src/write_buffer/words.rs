@@ -107,7 +107,14 @@ pub(super) fn runs(map: &[u64]) -> Vec<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    use env::{MAP_WORDS, SlotWords};
+
+    use super::{
+        begin_writing, end_writing, for_words, forget_dirty, lacking, runs, set_dirty, set_window,
+        undo_writing, window_of, writing,
+    };
 
     #[test]
     fn runs_are_the_bits_that_were_set() {

@@ -35,7 +35,7 @@ pub struct BufferStatus {
     pub failed: Option<String>,
 }
 
-pub(super) struct Common {
+pub(super) struct Shared {
     pub(super) memories: Box<dyn SharedMemories>,
     entropy: Box<dyn Entropy>,
     /// Slots that may be made still, of those that all buffers may have.
@@ -47,7 +47,7 @@ pub(super) struct Common {
     all: RwLock<Vec<Arc<Inner>>>,
 }
 
-impl Common {
+impl Shared {
     /// Nobody else has this one when this returns.
     pub(super) fn remove(&self, inner: &Arc<Inner>) {
         self.all.write().retain(|one| !Arc::ptr_eq(one, inner));
@@ -86,7 +86,7 @@ impl Common {
 
 /// The write buffers of a process.
 pub struct WriteBuffers {
-    common: Arc<Common>,
+    shared: Arc<Shared>,
 }
 
 impl WriteBuffers {
@@ -96,15 +96,15 @@ impl WriteBuffers {
         let (left, slots_max) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let (bell, rung) = (Mutex::new(false), Condvar::new());
         let all = RwLock::default();
-        let common = Common { memories, entropy, left, slots_max, bell, rung, all };
-        WriteBuffers { common: Arc::new(common) }
+        let shared = Shared { memories, entropy, left, slots_max, bell, rung, all };
+        WriteBuffers { shared: Arc::new(shared) }
     }
 
     /// Those that come into use from now on have at most so many bytes together, none for 0.
     pub fn set_memory_bytes(&self, bytes: u64) {
         let slots = usize::try_from(bytes / WINDOW_BYTES).unwrap_or(usize::MAX);
-        self.common.left.store(slots, Ordering::Release);
-        self.common.slots_max.store(slots, Ordering::Release);
+        self.shared.left.store(slots, Ordering::Release);
+        self.shared.slots_max.store(slots, Ordering::Release);
     }
 
     /// A buffer over media. What a process that died left to be written is written now; the buffer
@@ -113,15 +113,15 @@ impl WriteBuffers {
     /// # Errors
     /// When what was left cannot be read, or not be written.
     pub fn over(&self, media: Arc<dyn Media>) -> io::Result<Arc<WriteBuffer>> {
-        let inner = Arc::new(Inner::over(media, Arc::clone(&self.common))?);
-        self.common.all.write().push(Arc::clone(&inner));
+        let inner = Arc::new(Inner::over(media, Arc::clone(&self.shared))?);
+        self.shared.all.write().push(Arc::clone(&inner));
         Ok(Arc::new(WriteBuffer(inner)))
     }
 
     /// Writes something that is full or has waited long; whether there was anything.
     pub fn write_some(&self) -> bool {
         let mut any = false;
-        for buffer in &*self.common.all.read() {
+        for buffer in &*self.shared.all.read() {
             any |= buffer.write_one();
         }
         any
@@ -129,12 +129,12 @@ impl WriteBuffers {
 
     /// Reads go to the media from now on, but for what waits: somebody wants to know what is there.
     pub fn forget_clean(&self) {
-        self.common.all.read().iter().for_each(|buffer| buffer.lock().forget_clean());
+        self.shared.all.read().iter().for_each(|buffer| buffer.lock().forget_clean());
     }
 
     /// Makes a slot ahead of need, for the one that has the fewest; whether one was needed.
     pub fn grow(&self) -> bool {
-        let all = self.common.all.read();
+        let all = self.shared.all.read();
         let mut all: Vec<_> = all.iter().map(|one| (one.lock().slot_count(), one)).collect();
         all.sort_by_key(|(slots, _)| *slots);
         all.iter().any(|(_, buffer)| buffer.grow())
@@ -144,7 +144,7 @@ impl WriteBuffers {
     /// Says whether anything waits.
     pub fn tick(&self) -> bool {
         let mut waits = false;
-        for buffer in &*self.common.all.read() {
+        for buffer in &*self.shared.all.read() {
             waits |= buffer.tick();
         }
         waits
@@ -152,22 +152,22 @@ impl WriteBuffers {
 
     /// Waits until there is something to do, or so long.
     pub fn wait(&self, at_most: Duration) {
-        let mut bell = self.common.bell.lock();
+        let mut bell = self.shared.bell.lock();
         if !std::mem::take(&mut *bell) {
-            self.common.rung.wait_for(&mut bell, at_most);
+            self.shared.rung.wait_for(&mut bell, at_most);
             *bell = false;
         }
     }
 
     /// Wakes all who wait.
     pub fn wake(&self) {
-        self.common.ring();
-        self.common.rung.notify_all();
+        self.shared.ring();
+        self.shared.rung.notify_all();
     }
 
     /// How each stands.
     #[must_use]
     pub fn status(&self) -> Vec<BufferStatus> {
-        self.common.all.read().iter().map(|buffer| buffer.status()).collect()
+        self.shared.all.read().iter().map(|buffer| buffer.status()).collect()
     }
 }
