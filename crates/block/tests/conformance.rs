@@ -327,3 +327,27 @@ fn a_file_says_where_it_has_holes_and_nowhere_else() {
     file.set_len(256 * kib).expect("cut");
     assert!(media.is_hole(128 * kib, 128 * kib) && !media.is_hole(128 * kib, 128 * kib + 1));
 }
+
+#[test]
+fn a_write_past_the_page_cache_is_what_it_says_wherever_it_begins_and_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let media = FileMedia::create(&folder.path().join("file"), 4 << 20).expect("made");
+    let mut model = vec![0_u8; 4 << 20];
+    let mut random = sim::Random::new(11);
+    for step in 1..200_u64 {
+        let offset = random.below(3 << 20) as usize;
+        let length = random.below(400_000) as usize;
+        let bytes: Vec<u8> = (0..length).map(|i| (step as usize + i) as u8).collect();
+        match random.below(3) {
+            0 => media.write_at(offset as u64, &[std::io::IoSlice::new(&bytes)]),
+            _ => media.write_direct(offset as u64, &bytes),
+        }
+        .expect("written");
+        model[offset..offset + length].copy_from_slice(&bytes);
+        let mut found = vec![0; length + 9000];
+        let from = offset.saturating_sub(4500);
+        media.read_at(from as u64, &mut found).expect("read");
+        assert!(found == model[from..from + length + 9000], "step {step}");
+    }
+    media.write_direct((4 << 20) - 100, &[1; 200]).expect_err("beyond the end");
+}

@@ -290,6 +290,9 @@ impl SharedMemory for TmpfsMemory {
 
 /// The head of a file, whose lengths fit each other.
 fn read_head(file: &File) -> io::Result<[u64; HEAD_WORDS]> {
+    if file.metadata()?.len() < PAGE_BYTES as u64 {
+        return Err(wrong("it is too short for a memory of a write buffer"));
+    }
     let head = read_words::<HEAD_WORDS>(file, 0)?;
     if head[0] != MAGIC || head[1] != VERSION {
         return Err(wrong("it is no memory of a write buffer, or of another version"));
@@ -319,4 +322,74 @@ fn read_words<const N: usize>(file: &File, at: u64) -> io::Result<[u64; N]> {
 
 fn usize_of(n: u64) -> usize {
     usize::try_from(n).expect("checked against the file's length")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, IoSlice};
+    use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
+    use std::sync::atomic::Ordering;
+
+    use super::Tmpfs;
+    use crate::shared_memory::{Owner, SharedMemories, WINDOW_BYTES};
+
+    #[test]
+    fn a_dead_process_leaves_its_words_and_what_waits_and_no_more() {
+        let folder = tempfile::tempdir_in("/dev/shm").expect("a tmpfs");
+        let memories = Tmpfs::new(folder.path());
+        let owner = Owner { tag: 7 << 64 | 8, media: 9 << 64 | 10 };
+        let place = memories.place(owner.tag).expect("a tmpfs");
+        let memory = memories.create(&place, owner, 3).expect("made");
+        for slot in 0..3 {
+            memory.grow().expect("there is memory");
+            let bytes = vec![slot as u8 + 1; WINDOW_BYTES as usize];
+            let is_needed = slot == 1;
+            memory.write(slot, 0, &[IoSlice::new(&bytes)], is_needed).expect("written");
+        }
+        assert_eq!(memory.grow().map_err(|e| e.kind()), Err(io::ErrorKind::StorageFull));
+        memory.words(0)[0].store(5, Ordering::Release);
+        memory.words(0)[256].store(1 << 63, Ordering::Release);
+        memory.words(1)[512].store(1, Ordering::Release);
+        // It is in use: nobody looks at it, and somebody else's is refused without waiting for it.
+        memories.trim();
+        let used = || std::fs::metadata(&place).expect("there").blocks() * 512;
+        assert!(used() > 3 << 20);
+        for other in [Owner { tag: 1, ..owner }, Owner { media: 1, ..owner }] {
+            let refused = memories.open(&place, other).err().map(|e| e.kind());
+            assert_eq!(refused, Some(io::ErrorKind::InvalidData));
+        }
+        drop(memory);
+        memories.trim();
+        assert!((2 << 20..3 << 20).contains(&used()), "{} bytes", used());
+        let found = memories.open(&place, owner).expect("ours").expect("there");
+        assert_eq!(found.slots(), 3);
+        let words = |slot: usize, word: usize| found.words(slot)[word].load(Ordering::Acquire);
+        assert_eq!((words(0, 0), words(0, 256), words(1, 512), words(2, 0)), (5, 1 << 63, 1, 0));
+        for (slot, byte) in [(0, 1), (1, 2), (2, 0)] {
+            let mut bytes = vec![9; 8192];
+            found.read(slot, WINDOW_BYTES as usize - 8192, &mut bytes).expect("read");
+            assert!(bytes.iter().all(|&b| b == byte), "slot {slot}");
+        }
+        assert!(found.is_named());
+        memories.remove(&place).expect("removed");
+        assert!(!found.is_named());
+        assert!(memories.open(&place, owner).expect("nothing").is_none());
+    }
+
+    #[test]
+    fn a_file_that_is_no_memory_or_was_cut_is_refused() {
+        let folder = tempfile::tempdir_in("/dev/shm").expect("a tmpfs");
+        let memories = Tmpfs::new(folder.path());
+        let owner = Owner { tag: 1, media: 2 };
+        let place = memories.place(1).expect("a tmpfs");
+        drop(memories.create(&place, owner, 2).expect("made"));
+        let file = std::fs::File::options().write(true).open(&place).expect("there");
+        for length in [0, 8, 4096, 1 << 20] {
+            file.set_len(length).expect("cut");
+            let error = memories.open(&place, owner).err().map(|e| e.kind());
+            assert_eq!(error, Some(io::ErrorKind::InvalidData), "{length}");
+        }
+        Tmpfs::new(Path::new("/")).place(1).expect_err("no tmpfs");
+    }
 }
