@@ -26,21 +26,26 @@ use env::{GRAIN_BYTES, Media, SharedMemory, WINDOW_BYTES};
 use format::write_buffer::Mark;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use self::common::Common;
 use self::parts::{parts, slices_of};
-use self::table::{Table, Taken};
+use self::shared::Shared;
+use self::table::Table;
+use self::watched::Watched;
 use self::words::{
-    begin_writing, end_writing, forget_dirty, runs, set_dirty, set_window, undo_writing, writing,
+    begin_writing, end_writing, forget_dirty, runs, set_dirty, set_window, set_writing,
+    undo_writing, writing,
 };
 
-mod common;
+mod handle;
 mod mark;
 mod parts;
+mod shared;
 mod table;
+mod watched;
 mod words;
 
-pub use common::{BufferStatus, WriteBuffers};
+pub use handle::WriteBuffer;
 pub use mark::Found;
+pub use shared::{BufferStatus, WriteBuffers};
 
 /// Slots without a window that are kept ready.
 const FREE_SLOTS: usize = 16;
@@ -62,10 +67,10 @@ struct Memory {
     mark: Mark,
 }
 
-/// Media with a write buffer over them.
-pub struct WriteBuffer {
-    below: Arc<dyn Media>,
-    common: Arc<Common>,
+/// Media with a write buffer over them, as the threads that write what waits see it.
+struct Inner {
+    below: Watched,
+    shared: Arc<Shared>,
     found: Found,
     memory: OnceLock<Memory>,
     table: Mutex<Table>,
@@ -83,18 +88,24 @@ fn grains(within: usize, length: usize) -> Option<(usize, usize)> {
     is_whole.then_some((within / grain, (within + length) / grain))
 }
 
+/// The grains of which a part of a window has any byte.
+fn grains_around(within: usize, length: usize) -> (usize, usize) {
+    let grain = GRAIN_BYTES as usize;
+    (within / grain, (within + length).div_ceil(grain))
+}
+
 fn length_of(slices: &[IoSlice<'_>]) -> usize {
     slices.iter().map(|slice| slice.len()).sum()
 }
 
-impl WriteBuffer {
+impl Inner {
     /// Puts what a process that died left to be written to its media; the buffer is not used yet.
-    fn over(below: Arc<dyn Media>, common: Arc<Common>) -> io::Result<WriteBuffer> {
-        let found = mark::recover(&*below, &*common.memories)?;
-        let off = below.why_no_buffer();
-        Ok(WriteBuffer {
+    fn over(below: Arc<dyn Media>, shared: Arc<Shared>) -> io::Result<Inner> {
+        let found = mark::recover(&*below, &*shared.memories)?;
+        let (off, below) = (below.why_no_buffer(), Watched::new(below));
+        Ok(Inner {
             below,
-            common,
+            shared,
             found,
             memory: OnceLock::new(),
             table: Mutex::new(Table::default()),
@@ -104,18 +115,13 @@ impl WriteBuffer {
         })
     }
 
-    /// What the last use of the media left.
-    pub fn found(&self) -> &Found {
-        &self.found
-    }
-
     /// Makes a memory and says so on the media, if that can be and was not done yet.
     fn begin(&self) {
         let mut off = self.off.lock();
-        if off.is_some() || self.memory.get().is_some() || self.common.slots_max() == 0 {
+        if off.is_some() || self.memory.get().is_some() || self.shared.slots_max() == 0 {
             return;
         }
-        match mark::begin(&*self.below, &self.common) {
+        match mark::begin(&self.below, &self.shared) {
             // It has no label: it may get one.
             Ok(None) => {}
             Ok(Some(memory)) => {
@@ -138,6 +144,48 @@ impl WriteBuffer {
         }
     }
 
+    /// The slot that is to have a part of a window, pinned; none if it goes to the media.
+    fn slot_for(
+        &self,
+        memory: &dyn SharedMemory,
+        (window, within): (u64, usize),
+        length: usize,
+    ) -> io::Result<Option<(usize, MutexGuard<'_, Table>)>> {
+        let at = window * WINDOW_BYTES + within as u64;
+        let mut table = self.lock();
+        Inner::check(&table)?;
+        let is_whole = grains(within, length).is_some();
+        let may_wait = is_whole && table.is_allocated(at, length as u64);
+        let slot = match table.slot_of(window) {
+            Some(slot) if may_wait => slot,
+            Some(slot) => {
+                // It goes past the slot, which has to forget what it has there.
+                let has_any = table.has_any(slot, grains_around(within, length));
+                drop(table);
+                if has_any {
+                    self.give_up(memory, slot, (window, within, length), true)?;
+                }
+                return Ok(None);
+            }
+            None if !may_wait || within > 0 => return Ok(None),
+            None => match table.take(window) {
+                Some(slot) => {
+                    set_window(memory.words(slot), window);
+                    slot
+                }
+                None => {
+                    table.is_wanted = true;
+                    self.counters.passed_by.fetch_add(length as u64, Ordering::Relaxed);
+                    drop(table);
+                    self.shared.ring();
+                    return Ok(None);
+                }
+            },
+        };
+        table.pin(slot);
+        Ok(Some((slot, table)))
+    }
+
     /// Puts a part of a window into its slot; `false` if it has none and gets none.
     fn put(
         &self,
@@ -146,35 +194,20 @@ impl WriteBuffer {
         slices: &[IoSlice<'_>],
     ) -> io::Result<bool> {
         let length = length_of(slices);
-        let at = window * WINDOW_BYTES + within as u64;
-        let mut table = self.lock();
-        WriteBuffer::check(&table)?;
-        let whole = grains(within, length).filter(|_| table.is_allocated(at, length as u64));
-        let slot = match (table.slot_of(window), whole) {
-            (Some(slot), Some(_)) => slot,
-            (Some(slot), None) => {
-                // It goes past the slot, which has to forget what it had there.
-                drop(table);
-                self.give_up(memory, slot, (window, within, length), true)?;
-                return Ok(false);
-            }
-            (None, Some(_)) if within == 0 => match table.take(window) {
-                Taken::Free(slot) => {
-                    set_window(memory.words(slot), window);
-                    slot
-                }
-                Taken::None => {
-                    self.counters.passed_by.fetch_add(length as u64, Ordering::Relaxed);
-                    drop(table);
-                    self.common.ring();
-                    return Ok(false);
-                }
-            },
-            (None, _) => return Ok(false),
-        };
-        table.pin(slot);
-        let (first, end) = whole.expect("seen above");
+        if self.below.was_changed() {
+            // The media say themselves whether they take this one.
+            self.lock().forget_clean();
+            let at = window * WINDOW_BYTES + within as u64;
+            self.give_up_range(at, length as u64, true)?;
+            return Ok(false);
+        }
+        let there = self.slot_for(memory, (window, within), length)?;
+        let Some((slot, mut table)) = there else { return Ok(false) };
+        let (first, end) = grains_around(within, length);
         let is_needed = table.has_any(slot, (first, end));
+        if is_needed {
+            table.begin_overwrite(slot);
+        }
         drop(table);
         let put = memory.write(slot, within, slices, is_needed);
         if put.is_ok() {
@@ -182,6 +215,9 @@ impl WriteBuffer {
         }
         let mut table = self.lock();
         table.unpin(slot);
+        if is_needed {
+            table.end_overwrite(slot);
+        }
         if let Err(e) = put {
             table.failed.get_or_insert_with(|| e.to_string());
             return Err(e);
@@ -190,7 +226,7 @@ impl WriteBuffer {
         let calls = table.filled(slot, (first, end));
         drop(table);
         if calls {
-            self.common.ring();
+            self.shared.ring();
         }
         Ok(true)
     }
@@ -209,7 +245,12 @@ impl WriteBuffer {
         Some(table)
     }
 
-    fn end_busy(&self, slot: usize, mut table: MutexGuard<'_, Table>) {
+    /// A slot can be written by others again; a failure is kept.
+    fn end_busy(&self, slot: usize, outcome: &io::Result<()>) {
+        let mut table = self.lock();
+        if let Err(e) = outcome {
+            table.failed.get_or_insert_with(|| e.to_string());
+        }
         table.set_busy(slot, false);
         drop(table);
         self.ended.notify_all();
@@ -218,21 +259,34 @@ impl WriteBuffer {
     /// Writes what of a slot waits to the media. The caller has made it busy.
     fn write_out(&self, memory: &dyn SharedMemory, slot: usize, window: u64) -> io::Result<()> {
         let words = memory.words(slot);
+        let before = self.lock().overwrites(slot);
         begin_writing(words);
         let mut written = 0;
-        let outcome = runs(&writing(words)).into_iter().try_for_each(|(first, end)| {
+        let mut outcome = Ok(());
+        for (first, end) in runs(&writing(words)) {
             let grain = GRAIN_BYTES as usize;
             let (first, end) = self.lock().whole_blocks(slot, (first, end));
+            // Grains beside them are written again, and may be replaced meanwhile.
+            set_writing(words, first, end);
             let part = first * grain..end * grain;
             written += part.len() as u64;
             let at = window * WINDOW_BYTES + part.start as u64;
-            memory.put(slot, part, &*self.below, at)
-        });
-        match &outcome {
-            Ok(()) => end_writing(words),
-            Err(_) => undo_writing(words),
+            outcome = memory.put(slot, part, &self.below, at);
+            if outcome.is_err() {
+                break;
+            }
         }
         self.counters.written.fetch_add(written, Ordering::Relaxed);
+        let mut table = self.lock();
+        // Where something was replaced meanwhile the media may have part of it.
+        let is_sound = outcome.is_ok() && table.overwrites(slot) == before;
+        match is_sound && !table.is_overwritten(slot) {
+            true => end_writing(words),
+            false => {
+                undo_writing(words);
+                table.set_dirty(slot);
+            }
+        }
         outcome
     }
 
@@ -242,12 +296,7 @@ impl WriteBuffer {
         let waits = table.take_dirty(slot);
         drop(table);
         let outcome = if waits { self.write_out(memory, slot, window) } else { Ok(()) };
-        let mut table = self.lock();
-        if let Err(e) = &outcome {
-            table.failed.get_or_insert_with(|| e.to_string());
-            table.set_dirty(slot);
-        }
-        self.end_busy(slot, table);
+        self.end_busy(slot, &outcome);
         outcome
     }
 
@@ -266,7 +315,7 @@ impl WriteBuffer {
         }
         let grain = GRAIN_BYTES as usize;
         let (first, end) = match needed {
-            true => (within / grain, (within + length).div_ceil(grain)),
+            true => grains_around(within, length),
             false => (within.div_ceil(grain), (within + length) / grain),
         };
         drop(table);
@@ -278,15 +327,10 @@ impl WriteBuffer {
                 Ok(())
             }
         };
-        let mut table = self.lock();
-        match &outcome {
-            Ok(()) => table.forget(slot, (first, end.max(first))),
-            Err(e) => {
-                table.failed.get_or_insert_with(|| e.to_string());
-                table.set_dirty(slot);
-            }
+        if outcome.is_ok() {
+            self.lock().forget(slot, (first, end.max(first)));
         }
-        self.end_busy(slot, table);
+        self.end_busy(slot, &outcome);
         outcome
     }
 
@@ -316,11 +360,11 @@ impl WriteBuffer {
     /// Makes a slot, if few are free; whether it did.
     fn grow(&self) -> bool {
         let Some(memory) = self.memory.get() else { return false };
-        if self.lock().free_count() >= FREE_SLOTS || !self.common.reserve() {
+        if !self.lock().wants_slots(FREE_SLOTS) || !self.shared.reserve() {
             return false;
         }
         if memory.slots.grow().is_err() {
-            self.common.lower_budget();
+            self.shared.lower_budget();
             return false;
         }
         self.lock().add();
@@ -330,6 +374,11 @@ impl WriteBuffer {
     /// Comes into use, and lists what has waited long; whether anything waits.
     fn tick(&self) -> bool {
         self.begin();
+        let is_lost = |memory: &Memory| !memory.slots.is_named();
+        if self.memory.get().is_some_and(is_lost) {
+            // Somebody removed it: a kill would take what waits from now on.
+            self.lock().is_closing = true;
+        }
         self.lock().tick()
     }
 
@@ -376,6 +425,9 @@ impl WriteBuffer {
         let length = buffer.len() as u64;
         let end = offset.checked_add(length).filter(|&end| end <= self.len_bytes());
         let memory = self.memory.get().filter(|_| end.is_some());
+        if memory.is_some() && self.below.was_changed() {
+            self.lock().forget_clean();
+        }
         let is_one = length > 0 && offset / WINDOW_BYTES == (offset + (length - 1)) / WINDOW_BYTES;
         let looks = |_: &&Memory| is_one || self.lock().has_within(offset, length);
         let Some(memory) = memory.filter(looks) else {
@@ -395,23 +447,35 @@ impl WriteBuffer {
     /// Why it is not used.
     fn why_off(&self) -> Option<String> {
         if self.memory.get().is_some() {
-            return None;
+            let text = "its memory was removed; the page cache has all from now on";
+            return self.lock().is_closing.then(|| text.to_owned());
         }
-        let why = || match self.common.slots_max() {
+        let why = || match self.shared.slots_max() {
             0 => "there is no memory for it",
             _ => "it was not begun yet, or there is no label",
         };
         Some(self.off.lock().clone().unwrap_or_else(|| why().to_owned()))
     }
 
+    /// Writes what waits, and puts the memory out of use. What cannot be written stays in it, and
+    /// the mark says so.
+    fn close(&self) {
+        let Some(memory) = self.memory.get() else { return };
+        self.shared.give_back(memory.slots.slots());
+        if self.sync().is_ok() {
+            mark::end(&self.below, &*self.shared.memories, &memory.mark);
+        }
+    }
+
     /// How it stands.
     fn status(&self) -> BufferStatus {
+        let off = self.why_off();
         let table = self.lock();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         BufferStatus {
             media: self.below.name().to_owned(),
-            is_used: self.memory.get().is_some(),
-            off: self.why_off(),
+            is_used: self.memory.get().is_some() && !table.is_closing,
+            off,
             place: self.memory.get().map(|memory| memory.mark.place.clone()),
             slots_bytes: table.slot_count() as u64 * WINDOW_BYTES,
             waiting_bytes: table.dirty_count() as u64 * WINDOW_BYTES,
@@ -427,18 +491,7 @@ fn size(n: u64) -> usize {
     usize::try_from(n).expect("within a window")
 }
 
-impl Drop for WriteBuffer {
-    fn drop(&mut self) {
-        let Some(memory) = self.memory.get() else { return };
-        self.common.give_back(memory.slots.slots());
-        // What cannot be written stays in the memory, and the mark says so.
-        if self.sync().is_ok() {
-            mark::end(&*self.below, &*self.common.memories, &memory.mark);
-        }
-    }
-}
-
-impl Media for WriteBuffer {
+impl Media for Inner {
     fn len_bytes(&self) -> u64 {
         self.below.len_bytes()
     }
@@ -474,13 +527,17 @@ impl Media for WriteBuffer {
     }
 
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
-        WriteBuffer::check(&self.lock())?;
+        Inner::check(&self.lock())?;
         self.give_up_range(offset, length_of(slices) as u64, true)?;
         self.below.write_durable(offset, slices)
     }
 
     fn why_no_buffer(&self) -> Option<String> {
         self.below.why_no_buffer()
+    }
+
+    fn stamp(&self) -> u128 {
+        self.below.stamp()
     }
 
     fn identity(&self) -> u128 {
@@ -495,11 +552,12 @@ impl Media for WriteBuffer {
 
     fn sync(&self) -> io::Result<()> {
         if let Some(memory) = self.memory.get() {
+            Inner::check(&self.lock())?;
             let waiting = self.lock().waiting();
             for (slot, window) in waiting {
                 self.write_slot(&*memory.slots, slot, window)?;
             }
-            WriteBuffer::check(&self.lock())?;
+            Inner::check(&self.lock())?;
         }
         self.below.sync()
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use env::{Media, WINDOW_BYTES};
 use format::label::{AREA_BYTES, Label, Member, MemberStanding};
 use hindsight_block::{Found, WriteBuffer, WriteBuffers};
-use sim::{Random, SimEntropy, SimMedia, SimMemories};
+use sim::{Failure, Op, Random, SimEntropy, SimMedia, SimMemories};
 use units::WallTime;
 
 const WINDOWS: u64 = 6;
@@ -28,7 +28,7 @@ struct Process {
     buffer: Arc<WriteBuffer>,
 }
 
-fn machine(seed: u64) -> Machine {
+fn machine_of(seed: u64) -> Machine {
     let media = Arc::new(SimMedia::new(LEN_BYTES, seed));
     let member = Member {
         id: 7,
@@ -186,123 +186,162 @@ fn a_write(random: &mut Random, tails: &mut [u64]) -> (u64, Vec<u8>) {
     (offset, bytes.collect())
 }
 
-/// Runs random requests; kills the process or cuts the power now and then.
-fn run(seed: u64, steps: u32) {
-    let mut random = Random::new(seed);
-    let mut machine = machine(seed);
-    let slots = random.below(WINDOWS + 2);
-    let mut process = machine.start(slots);
-    let mut oracle = Oracle::new();
-    let mut tails = [0; WINDOWS as usize];
-    let mut begun = None;
-    for _ in 0..steps {
-        let is_down = match random.below(100) {
-            0..50 => {
-                let (offset, bytes) = a_write(&mut random, &mut tails);
-                let outcome = write(&*process.buffer, offset, &bytes);
-                match &outcome {
-                    Ok(()) => oracle.write(offset, &bytes),
-                    Err(_) => begun = Some((offset, bytes)),
+/// A machine, the process on it, and what it must say.
+struct Story {
+    random: Random,
+    machine: Machine,
+    process: Option<Process>,
+    oracle: Oracle,
+    tails: [u64; WINDOWS as usize],
+    /// The write that the machine stopped in.
+    begun: Option<(u64, Vec<u8>)>,
+}
+
+impl Story {
+    fn new(seed: u64) -> Story {
+        let (random, machine) = (Random::new(seed), machine_of(seed));
+        let (oracle, tails) = (Oracle::new(), [0; WINDOWS as usize]);
+        let mut story = Story { random, machine, process: None, oracle, tails, begun: None };
+        story.start();
+        story
+    }
+
+    fn start(&mut self) {
+        let slots = self.random.below(WINDOWS + 2);
+        self.process = Some(self.machine.start(slots));
+    }
+
+    fn buffer(&self) -> Arc<WriteBuffer> {
+        Arc::clone(&self.process.as_ref().expect("it runs").buffer)
+    }
+
+    /// Whether the machine has stopped, as after each of those below.
+    fn write(&mut self, durably: bool) -> bool {
+        let (offset, bytes) = a_write(&mut self.random, &mut self.tails);
+        let outcome = match durably {
+            true => self.buffer().write_durable(offset, &[IoSlice::new(&bytes)]),
+            false => write(&*self.buffer(), offset, &bytes),
+        };
+        match &outcome {
+            Ok(()) => {
+                self.oracle.write(offset, &bytes);
+                if durably {
+                    let range = offset as usize..offset as usize + bytes.len();
+                    self.oracle.synced[range].copy_from_slice(&bytes);
                 }
-                outcome.is_err()
             }
-            50..62 => {
-                let offset = AREA_BYTES + random.below(LEN_BYTES - AREA_BYTES - 1);
-                let length = (1 + random.below(300_000)).min(LEN_BYTES - offset) as usize;
-                let mut bytes = vec![0; length];
-                match process.buffer.read_at(offset, &mut bytes) {
-                    Ok(()) => oracle.check(&bytes, offset as usize, "read"),
-                    Err(_) => assert!(machine.media.is_halted()),
-                }
-                false
+            Err(_) => self.begun = Some((offset, bytes)),
+        }
+        outcome.is_err()
+    }
+
+    fn read(&mut self) -> bool {
+        let offset = AREA_BYTES + self.random.below(LEN_BYTES - AREA_BYTES - 1);
+        let length = (1 + self.random.below(300_000)).min(LEN_BYTES - offset) as usize;
+        let mut bytes = vec![0; length];
+        match self.buffer().read_at(offset, &mut bytes) {
+            Ok(()) => self.oracle.check(&bytes, offset as usize, "read"),
+            Err(_) => assert!(self.machine.media.is_halted()),
+        }
+        false
+    }
+
+    fn sync(&mut self) -> bool {
+        let synced = self.buffer().sync();
+        if synced.is_ok() {
+            self.oracle.sync();
+        }
+        synced.is_err()
+    }
+
+    fn discard(&mut self) -> bool {
+        let offset = AREA_BYTES + self.random.below(WINDOWS * WINDOW_BYTES);
+        let length = self.random.below(WINDOW_BYTES * 2).min(LEN_BYTES - offset);
+        let outcome = self.buffer().discard(offset, length);
+        self.oracle.discard(offset as usize..(offset + length) as usize);
+        outcome.is_err()
+    }
+
+    fn allocate(&mut self) -> bool {
+        let window = self.random.below(WINDOWS);
+        let at = AREA_BYTES + window * WINDOW_BYTES;
+        let count = 1 + self.random.below(WINDOWS - window);
+        self.buffer().allocate(at, count * WINDOW_BYTES).is_err()
+    }
+
+    /// The threads of the server do some of their work.
+    fn work(&mut self) -> bool {
+        let all = &self.process.as_ref().expect("it runs").all;
+        match self.random.below(4) {
+            0 => {
+                all.tick();
+                all.grow();
             }
-            62..70 => {
-                let synced = process.buffer.sync();
-                if synced.is_ok() {
-                    oracle.sync();
-                }
-                synced.is_err()
+            _ => {
+                all.write_some();
             }
-            70..82 => {
-                process.all.write_some();
-                machine.media.is_halted()
-            }
-            82..86 => {
-                process.all.tick();
-                process.all.grow();
-                machine.media.is_halted()
-            }
-            86..89 => {
-                let window = random.below(WINDOWS);
-                let at = AREA_BYTES + window * WINDOW_BYTES;
-                let count = 1 + random.below(WINDOWS - window);
-                process.buffer.allocate(at, count * WINDOW_BYTES).is_err()
-            }
-            89..91 => {
-                let offset = AREA_BYTES + random.below(WINDOWS * WINDOW_BYTES);
-                let length = random.below(WINDOW_BYTES * 2).min(LEN_BYTES - offset);
-                let range = offset as usize..(offset + length) as usize;
-                let outcome = process.buffer.discard(offset, length);
-                oracle.discard(range);
-                outcome.is_err()
-            }
-            91..94 => {
-                let (offset, bytes) = a_write(&mut random, &mut tails);
-                let slices = [IoSlice::new(&bytes)];
-                let outcome = process.buffer.write_durable(offset, &slices);
-                match &outcome {
-                    Ok(()) => {
-                        oracle.write(offset, &bytes);
-                        let range = offset as usize..offset as usize + bytes.len();
-                        oracle.synced[range].copy_from_slice(&bytes);
-                    }
-                    Err(_) => begun = Some((offset, bytes)),
-                }
-                outcome.is_err()
-            }
+        }
+        self.machine.media.is_halted()
+    }
+
+    /// An orderly end, if nothing stops it.
+    fn end(&mut self) -> bool {
+        let _ = self.buffer().sync();
+        self.process = None;
+        let is_halted = self.machine.media.is_halted();
+        self.machine.memories.kill();
+        self.machine.media.kill();
+        self.start();
+        if is_halted {
+            return true;
+        }
+        self.oracle.sync();
+        assert_eq!(self.buffer().found(), &Found::Nothing);
+        let found = read(&*self.buffer(), 0, LEN_BYTES as usize);
+        self.oracle.check(&found[AREA_BYTES as usize..], AREA_BYTES as usize, "a stop");
+        false
+    }
+
+    /// Kills the process, or cuts the power, and looks what is there.
+    fn restart(&mut self) {
+        self.machine.kill(self.process.take().expect("it runs"));
+        let cut = self.random.chance(400);
+        if cut {
+            self.machine.media.crash(&mut self.random);
+            self.machine.memories.cut();
+        }
+        if let Some((offset, bytes)) = &self.begun {
+            self.oracle.begun(*offset, bytes);
+        }
+        self.start();
+        let found = read(&*self.buffer(), 0, LEN_BYTES as usize);
+        self.oracle.settle(&found, self.begun.take().as_ref(), cut);
+        assert!(!matches!(self.buffer().found(), Found::Lost(_)), "{cut}");
+        self.tails.fill(0);
+    }
+
+    fn step(&mut self) {
+        let is_down = match self.random.below(100) {
+            0..50 => self.write(false),
+            50..62 => self.read(),
+            62..70 => self.sync(),
+            70..86 => self.work(),
+            86..89 => self.allocate(),
+            89..91 => self.discard(),
+            91..94 => self.write(true),
             94..96 => {
-                machine.media.halt_after(random.below(20));
+                self.machine.media.halt_after(self.random.below(20));
                 false
             }
             96..98 => {
-                machine.memories.halt_after(random.below(20));
+                self.machine.memories.halt_after(self.random.below(20));
                 false
             }
             98 => true,
-            _ => {
-                // An orderly end, if nothing stops it.
-                let _ = process.buffer.sync();
-                drop(process);
-                let is_halted = machine.media.is_halted();
-                machine.memories.kill();
-                machine.media.kill();
-                if !is_halted {
-                    oracle.sync();
-                    process = machine.start(random.below(WINDOWS + 2));
-                    assert_eq!(process.buffer.found(), &Found::Nothing);
-                    let found = read(&*process.buffer, 0, LEN_BYTES as usize);
-                    oracle.check(&found[AREA_BYTES as usize..], AREA_BYTES as usize, "a stop");
-                    continue;
-                }
-                process = machine.start(random.below(WINDOWS + 2));
-                true
-            }
+            _ => self.end(),
         };
         if is_down {
-            machine.kill(process);
-            let cut = random.chance(400);
-            if cut {
-                machine.media.crash(&mut random);
-                machine.memories.cut();
-            }
-            if let Some((offset, bytes)) = &begun {
-                oracle.begun(*offset, bytes);
-            }
-            process = machine.start(random.below(WINDOWS + 2));
-            let found = read(&*process.buffer, 0, LEN_BYTES as usize);
-            oracle.settle(&found, begun.take().as_ref(), cut);
-            assert!(!matches!(process.buffer.found(), Found::Lost(_)), "{cut}");
-            tails.fill(0);
+            self.restart();
         }
     }
 }
@@ -311,6 +350,197 @@ fn run(seed: u64, steps: u32) {
 fn what_was_acknowledged_is_there_after_a_kill_and_what_was_synced_after_a_power_cut() {
     for seed in 1..60 {
         println!("seed {seed}");
-        run(seed, 400);
+        let mut story = Story::new(seed);
+        (0..400).for_each(|_| story.step());
     }
+}
+
+/// A process with a MiB in which something waits.
+fn with_something_that_waits(machine: &mut Machine) -> (Process, Vec<u8>) {
+    let process = machine.start(4);
+    process.all.tick();
+    // The first that finds no slot has some made.
+    assert!(!process.all.grow(), "nobody needs one");
+    process.buffer.allocate(AREA_BYTES, WINDOW_BYTES).expect("there is space");
+    write(&*process.buffer, AREA_BYTES, &[0; 128]).expect("written");
+    while process.all.grow() {}
+    let bytes = vec![0x5a; 70_000 / GRAIN as usize * GRAIN as usize];
+    write(&*process.buffer, AREA_BYTES, &bytes).expect("written");
+    assert_eq!(read(&*machine.media, AREA_BYTES, 4), [0; 4], "it waits");
+    (process, bytes)
+}
+
+#[test]
+fn what_waits_is_found_by_its_own_member_and_by_no_copy() {
+    let mut machine = machine_of(1);
+    let (process, bytes) = with_something_that_waits(&mut machine);
+    machine.kill(process);
+    let media = Arc::new(machine.media.fork());
+    media.set_identity(99);
+    let memories = machine.memories.fork(&media);
+    let mut copy = Machine { media, memories, ..machine_of(1) };
+    let of_copy = copy.start(0);
+    let found = of_copy.buffer.found();
+    assert!(matches!(found, Found::Lost(why) if why.contains("another file")), "{found:?}");
+    drop(of_copy);
+    assert_eq!(copy.start(0).buffer.found(), &Found::Nothing, "it is told once");
+    let again = machine.start(0);
+    assert_eq!(again.buffer.found(), &Found::Written(bytes.len() as u64));
+    assert_eq!(read(&*machine.media, AREA_BYTES, bytes.len()), bytes);
+    assert_eq!(machine.memories.count(), 0, "it is needed no more");
+}
+
+#[test]
+fn a_memory_that_is_gone_is_told_of_and_so_is_another_start_of_the_machine() {
+    for is_restarted in [false, true] {
+        let mut machine = machine_of(2);
+        let (process, _) = with_something_that_waits(&mut machine);
+        machine.kill(process);
+        match is_restarted {
+            true => machine.memories.cut(),
+            false => machine.memories.clear(),
+        }
+        let process = machine.start(4);
+        match process.buffer.found() {
+            Found::Restarted if is_restarted => {}
+            Found::Lost(why) if !is_restarted && why.contains("not there") => {}
+            found => panic!("{found:?}"),
+        }
+        assert_eq!(read(&*process.buffer, AREA_BYTES, 4), [0; 4]);
+        process.all.tick();
+        assert_eq!(machine.memories.count(), 1, "another one is in use");
+        drop(process);
+        assert_eq!(
+            (machine.memories.count(), machine.start(0).buffer.found()),
+            (0, &Found::Nothing)
+        );
+    }
+}
+
+#[test]
+fn after_a_write_that_failed_reads_go_on_and_a_start_has_all_of_it() {
+    let mut machine = machine_of(3);
+    let (process, bytes) = with_something_that_waits(&mut machine);
+    machine.media.fail(Failure::once(Op::Write));
+    process.buffer.sync().expect_err("the write fails");
+    process.buffer.sync().expect_err("a sync after it says nothing of what failed");
+    write(&*process.buffer, AREA_BYTES + WINDOW_BYTES, &bytes).expect_err("writes are refused");
+    process.buffer.write_durable(0, &[IoSlice::new(&[1; 512])]).expect_err("these as well");
+    assert!(!process.all.write_some() && process.all.tick(), "it is not tried again");
+    assert_eq!(read(&*process.buffer, AREA_BYTES, bytes.len()), bytes);
+    drop(process);
+    assert_eq!(machine.memories.count(), 1, "it was not written");
+    let again = machine.start(4);
+    assert_eq!(again.buffer.found(), &Found::Written(bytes.len() as u64));
+    assert_eq!(read(&*machine.media, AREA_BYTES, bytes.len()), bytes);
+}
+
+#[test]
+fn what_was_not_allocated_or_finds_no_slot_goes_to_the_media() {
+    let mut machine = machine_of(4);
+    let (process, bytes) = with_something_that_waits(&mut machine);
+    for window in 1..WINDOWS {
+        let at = AREA_BYTES + window * WINDOW_BYTES;
+        if window > 1 {
+            process.buffer.allocate(at, WINDOW_BYTES).expect("there is space");
+        }
+        write(&*process.buffer, at, &bytes).expect("written");
+        // Three of the four slots are left, for what was allocated.
+        let waits = (2..5).contains(&window);
+        assert_eq!(read(&*machine.media, at, 4) == [0; 4], waits, "{window}");
+        assert_eq!(read(&*process.buffer, at, bytes.len()), bytes);
+    }
+    process.buffer.sync().expect("synced");
+    let at = AREA_BYTES + 5 * WINDOW_BYTES;
+    write(&*process.buffer, at, &[7; 128]).expect("a slot that has nothing to be written");
+    assert_eq!(read(&*process.buffer, at, 130), [vec![7; 128], vec![0x5a; 2]].concat());
+    assert_eq!(read(&*machine.media, at, 1), [0x5a], "it waits");
+}
+
+/// Threads that write, read, sync, discard and write durably, each in its own part of a file, with
+/// threads that write what waits beside them and little memory: windows are shared by two writers.
+#[test]
+fn many_threads_over_a_real_file_read_what_they_wrote_last() {
+    const PARTS: u64 = 8;
+    const PART_BYTES: u64 = 3 * WINDOW_BYTES / 2;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("member");
+    let media = env::FileMedia::create(&path, AREA_BYTES + PARTS * PART_BYTES).expect("made");
+    let mut area = vec![0; 1 << 16];
+    machine_of(1).media.read_at(0, &mut area).expect("a label");
+    media.write_at(0, &[IoSlice::new(&area)]).expect("labelled");
+    let memories = Box::new(env::Tmpfs::new(std::path::Path::new("/dev/shm")));
+    let all = WriteBuffers::new(memories, Box::new(SimEntropy::new(std::process::id().into())));
+    all.set_memory_bytes(7 * WINDOW_BYTES);
+    let buffer = all.over(Arc::new(media)).expect("opened");
+    all.tick();
+    if let Some(why) = all.status()[0].off.clone() {
+        println!("no write buffer here: {why}");
+        return;
+    }
+    buffer.allocate(AREA_BYTES, PARTS * PART_BYTES).expect("there is space");
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let models: Vec<Vec<u8>> = std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Acquire) {
+                    all.write_some();
+                    all.tick();
+                    all.grow();
+                }
+            });
+        }
+        let writers: Vec<_> = (0..PARTS)
+            .map(|part| {
+                let buffer = &buffer;
+                scope.spawn(move || write_and_read(&**buffer, part, PART_BYTES))
+            })
+            .collect();
+        let models = writers.into_iter().map(|writer| writer.join().expect("as written"));
+        let models = models.collect();
+        is_over.store(true, std::sync::atomic::Ordering::Release);
+        models
+    });
+    let status = all.status().swap_remove(0);
+    assert!(status.buffered_bytes > 64 << 20, "{status:?}");
+    drop(buffer);
+    let file = env::FileMedia::open(&path).expect("closed, and open again");
+    for (part, model) in (0..).zip(&models) {
+        let found = read(&file, AREA_BYTES + part * PART_BYTES, model.len());
+        assert!(found == *model, "part {part}");
+    }
+}
+
+/// Fills a part again and again, and replaces what is in it; what it is at the end.
+fn write_and_read(buffer: &dyn Media, part: u64, bytes: u64) -> Vec<u8> {
+    let mut random = Random::new(part);
+    let base = AREA_BYTES + part * bytes;
+    let mut model = vec![0; bytes as usize];
+    let mut tail = 0;
+    for step in 0..1500_u64 {
+        let is_next = random.below(10) < 7;
+        let offset = if is_next { tail } else { random.below(bytes) / GRAIN * GRAIN };
+        let length = ((1 + random.below(900)) * GRAIN).min(bytes - offset) as usize;
+        let range = offset as usize..offset as usize + length;
+        match random.below(20) {
+            0 => buffer.sync().expect("synced"),
+            1 => {
+                let bytes_now = [step as u8; 512];
+                let slices = [IoSlice::new(&bytes_now)];
+                let offset = random.below(bytes - 512);
+                buffer.write_durable(base + offset, &slices).expect("durable");
+                model[offset as usize..][..512].fill(step as u8);
+            }
+            2..7 => {
+                let found = read(buffer, base + offset, length);
+                assert!(found == model[range], "part {part}, step {step}");
+            }
+            _ => {
+                model[range.clone()].fill(step as u8 ^ part as u8);
+                write(buffer, base + offset, &model[range]).expect("written");
+                tail = (offset + length as u64) % bytes;
+            }
+        }
+    }
+    model
 }

@@ -28,7 +28,7 @@ const TELL_HOLES: [u64; 4] = [0x0102_1994, 0xef53, 0x5846_5342, 0x9123_683e];
 /// File systems on which space that was reserved is there, and writes past the page cache are what
 /// they say: ext4 and XFS. One that copies on write takes new space for the same place.
 const WRITE_DIRECT: [u64; 2] = [0xef53, 0x5846_5342];
-/// What offsets, lengths and addresses of writes past the page cache are multiples of.
+/// Offsets, lengths and addresses of writes past the page cache are multiples of it.
 const DIRECT_ALIGNMENT: u64 = 4096;
 /// Writes of fewer bytes go by way of the page cache: a flush soon writes them with others.
 const DIRECT_MIN: u64 = 64 << 10;
@@ -111,9 +111,12 @@ impl FileMedia {
         let found = rustix::fs::fstatfs(&*file);
         let kind = found.map_or(0, |found| u64::try_from(found.f_type).unwrap_or(0));
         let tells_holes = is_file && TELL_HOLES.contains(&kind);
-        let direct = match !is_file || WRITE_DIRECT.contains(&kind) {
-            true => open_direct(&file).map_err(|e| format!("{name} has no direct I/O: {e}")),
-            false => Err(format!("{name} is on a file system other than ext4 and XFS")),
+        let direct = match is_file {
+            _ if is_file && !WRITE_DIRECT.contains(&kind) => {
+                Err(format!("{name} is on a file system other than ext4 and XFS"))
+            }
+            true if !can_reserve(&file) => Err(format!("{name}: no space can be reserved for it")),
+            _ => open_direct(&file).map_err(|e| format!("{name} has no direct I/O: {e}")),
         };
         Ok(FileMedia {
             file,
@@ -213,7 +216,7 @@ impl Media for FileMedia {
         let Some(direct) = self.direct.as_ref().ok().filter(|_| length >= DIRECT_MIN) else {
             return self.file.write_all_at(bytes, offset);
         };
-        // What is not aligned, at both ends, goes by way of the page cache.
+        // Both ends, as far as they are not aligned, go by way of the page cache.
         let first = offset.next_multiple_of(DIRECT_ALIGNMENT);
         let end = (offset + length) / DIRECT_ALIGNMENT * DIRECT_ALIGNMENT;
         let at = |position: u64| usize::try_from(position - offset).expect("within the bytes");
@@ -230,6 +233,16 @@ impl Media for FileMedia {
 
     fn why_no_buffer(&self) -> Option<String> {
         self.direct.as_ref().err().cloned()
+    }
+
+    fn stamp(&self) -> u128 {
+        if !self.is_file {
+            return 0;
+        }
+        let nanos = |seconds: i64, nanos: i64| seconds.wrapping_mul(1_000_000_000) + nanos;
+        self.file.metadata().map_or(u128::MAX, |m| {
+            u128::from(m.len()) << 64 | u128::from(nanos(m.ctime(), m.ctime_nsec()).cast_unsigned())
+        })
     }
 
     fn identity(&self) -> u128 {
@@ -321,6 +334,11 @@ fn check_cut(had: u64, there: u64) -> io::Result<()> {
         return Err(io::Error::other(text));
     }
     Ok(())
+}
+
+/// Whether space can be reserved on its file system: that of its first block, which has it.
+fn can_reserve(file: &File) -> bool {
+    rustix::fs::fallocate(file, FallocateFlags::empty(), 0, 1).is_ok()
 }
 
 /// The same file past the page cache.

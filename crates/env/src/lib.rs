@@ -61,6 +61,10 @@ pub trait Media: Send + Sync {
     fn why_no_buffer(&self) -> Option<String> {
         Some(format!("{} keeps what is written in memory itself", self.name()))
     }
+    /// Differs from what it was if anybody has written to them since; some media cannot tell.
+    fn stamp(&self) -> u128 {
+        0
+    }
     /// Which media they are, for as long as the machine runs; not their content.
     fn identity(&self) -> u128 {
         0

@@ -21,8 +21,8 @@ pub const SLOT_WORDS: usize = 1 + 2 * MAP_WORDS;
 
 /// Slots of memory that is found again after the process has died.
 pub trait SharedMemory: Send + Sync {
-    /// What it was made with: whose it is, and the identity of the media.
-    fn owner(&self) -> Owner;
+    /// Whether the next process would find it: nobody removed it.
+    fn is_named(&self) -> bool;
     /// The slots that there are; their number only rises.
     fn slots(&self) -> usize;
     /// Makes another slot, with words of zeros.
@@ -56,7 +56,7 @@ pub trait SharedMemory: Send + Sync {
     fn put(&self, slot: usize, part: Range<usize>, media: &dyn Media, at: u64) -> io::Result<()>;
 }
 
-/// Whose a memory is.
+/// The owner of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// A random number, which the media name while it is in use.
@@ -87,8 +87,8 @@ pub trait SharedMemories: Send + Sync {
     /// Finds one that a process left.
     ///
     /// # Errors
-    /// Those of the system; `InvalidData` when it is no memory.
-    fn open(&self, place: &str) -> io::Result<Option<Box<dyn SharedMemory>>>;
+    /// Those of the system; `InvalidData` when it is no memory, or another's.
+    fn open(&self, place: &str, owner: Owner) -> io::Result<Option<Box<dyn SharedMemory>>>;
     /// Removes one that is needed no more.
     ///
     /// # Errors

@@ -9,7 +9,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -33,9 +33,11 @@ const _: () = assert!(SLOT_WORDS * 8 <= WORDS_BYTES);
 const MAGIC: u64 = u64::from_le_bytes(*b"HINDWMEM");
 /// The version of the file.
 const VERSION: u64 = 1;
-/// Words of the first page: magic, version, slots that can be, slots that there are, tag, media.
-const HEAD_WORDS: usize = 8;
+/// Words of the first page: magic, version, slots that can be, slots that there are, tag, media,
+/// whether it was trimmed.
+const HEAD_WORDS: usize = 9;
 const SLOTS_WORD: usize = 3;
+const TRIMMED_WORD: usize = 8;
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// How every file of ours begins.
 const NAME: &str = "hindsight-write-";
@@ -54,7 +56,7 @@ impl Tmpfs {
     }
 
     /// Gives back the memory of slots that have nothing to be written, of memories that no process
-    /// holds. What a killed process left to be written stays, until its media are opened again.
+    /// holds. Slots that a killed process left to be written stay, until its media are opened.
     pub fn trim(&self) {
         let Ok(entries) = std::fs::read_dir(&self.dir) else { return };
         let names = entries.filter_map(|entry| Some(entry.ok()?.path()));
@@ -72,15 +74,19 @@ impl Tmpfs {
 fn trim(path: &Path) -> io::Result<()> {
     let file = LockedFile::exclusive(OpenOptions::new().read(true).write(true).open(path)?)?;
     let head = read_head(&file)?;
+    if head[TRIMMED_WORD] != 0 {
+        return Ok(());
+    }
     for slot in 0..usize_of(head[SLOTS_WORD]) {
         let at = (PAGE_BYTES + slot * SLOT_BYTES) as u64;
         let words = read_words::<SLOT_WORDS>(&file, at)?;
         if words[1..].iter().all(|&word| word == 0) {
+            // Its words stay, so that who looks at them needs no memory for that.
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            rustix::fs::fallocate(&*file, flags, at, SLOT_BYTES as u64)?;
+            rustix::fs::fallocate(&*file, flags, at + WORDS_BYTES as u64, WINDOW_BYTES)?;
         }
     }
-    Ok(())
+    file.write_all_at(&1_u64.to_le_bytes(), (TRIMMED_WORD * 8) as u64)
 }
 
 impl SharedMemories for Tmpfs {
@@ -107,7 +113,7 @@ impl SharedMemories for Tmpfs {
     ) -> io::Result<Box<dyn SharedMemory>> {
         let options =
             OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).clone();
-        let file = LockedFile::exclusive(options.open(place)?)?;
+        let file = held(options.open(place)?)?;
         let made = TmpfsMemory::make(file, owner, slots_max);
         if made.is_err() {
             let _ = std::fs::remove_file(place);
@@ -115,15 +121,17 @@ impl SharedMemories for Tmpfs {
         Ok(Box::new(made?))
     }
 
-    fn open(&self, place: &str) -> io::Result<Option<Box<dyn SharedMemory>>> {
+    fn open(&self, place: &str, owner: Owner) -> io::Result<Option<Box<dyn SharedMemory>>> {
         let file = match OpenOptions::new().read(true).write(true).open(place) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e),
         };
-        // Who holds it looks at it for an instant (`Tmpfs::trim`): its owner is dead.
-        rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
-        let file = LockedFile::exclusive(file)?;
+        // Another's may be in use, and locked for as long as that is.
+        if owner_in(&read_head(&file)?) != owner {
+            return Err(wrong("it is for another file: this one is a copy, or was put back"));
+        }
+        let file = held(file)?;
         Ok(Some(Box::new(TmpfsMemory::found(file)?)))
     }
 
@@ -132,10 +140,15 @@ impl SharedMemories for Tmpfs {
     }
 }
 
+/// Locks a memory of ours: others hold it for an instant (`Tmpfs::trim`).
+fn held(file: File) -> io::Result<LockedFile> {
+    rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+    LockedFile::exclusive(file)
+}
+
 /// A memory that is mapped.
 struct TmpfsMemory {
     file: LockedFile,
-    owner: Owner,
     map: *mut u8,
     map_bytes: usize,
     slots_max: usize,
@@ -156,7 +169,7 @@ impl TmpfsMemory {
         rustix::fs::fallocate(&*file, FallocateFlags::empty(), 0, PAGE_BYTES as u64)?;
         let halves = |n: u128| [n as u64, (n >> 64) as u64];
         let [tag, media] = [owner.tag, owner.media].map(halves);
-        let head = [MAGIC, VERSION, slots_max as u64, 0, tag[0], tag[1], media[0], media[1]];
+        let head = [MAGIC, VERSION, slots_max as u64, 0, tag[0], tag[1], media[0], media[1], 0];
         let bytes: Vec<u8> = head.iter().flat_map(|word| word.to_le_bytes()).collect();
         file.write_all_at(&bytes, 0)?;
         TmpfsMemory::found(file)
@@ -172,10 +185,8 @@ impl TmpfsMemory {
         let map = unsafe {
             rustix::mm::mmap(ptr::null_mut(), map_bytes, flags, MapFlags::SHARED, &*file, 0)?
         };
-        let half = |at: usize| u128::from(head[at]) | u128::from(head[at + 1]) << 64;
         Ok(TmpfsMemory {
             file,
-            owner: Owner { tag: half(4), media: half(6) },
             map: map.cast(),
             map_bytes,
             slots_max,
@@ -199,8 +210,8 @@ impl Drop for TmpfsMemory {
 }
 
 impl SharedMemory for TmpfsMemory {
-    fn owner(&self) -> Owner {
-        self.owner
+    fn is_named(&self) -> bool {
+        self.file.metadata().is_ok_and(|found| found.nlink() > 0)
     }
 
     fn slots(&self) -> usize {
@@ -279,7 +290,6 @@ impl SharedMemory for TmpfsMemory {
 
 /// The head of a file, whose lengths fit each other.
 fn read_head(file: &File) -> io::Result<[u64; HEAD_WORDS]> {
-    let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what);
     let head = read_words::<HEAD_WORDS>(file, 0)?;
     if head[0] != MAGIC || head[1] != VERSION {
         return Err(wrong("it is no memory of a write buffer, or of another version"));
@@ -289,6 +299,15 @@ fn read_head(file: &File) -> io::Result<[u64; HEAD_WORDS]> {
         return Err(wrong("it has not the length that it had"));
     }
     Ok(head)
+}
+
+fn owner_in(head: &[u64; HEAD_WORDS]) -> Owner {
+    let half = |at: usize| u128::from(head[at]) | u128::from(head[at + 1]) << 64;
+    Owner { tag: half(4), media: half(6) }
+}
+
+fn wrong(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 fn read_words<const N: usize>(file: &File, at: u64) -> io::Result<[u64; N]> {

@@ -18,13 +18,12 @@ pub mod layout {
     pub(crate) const TAG: Field = Field::new("tag", 16, 16);
     pub(crate) const BOOT: Field = Field::new("boot", 32, 16);
     pub(crate) const ADDRESS: Field = Field::new("address", 48, 8);
-    pub(crate) const IN_USE: Field = Field::new("in_use", 56, 1);
-    pub(crate) const ZERO: Field = Field::new("zero", 57, 5);
+    pub(crate) const ZERO: Field = Field::new("zero", 56, 6);
     pub(crate) const PLACE_BYTES: Field = Field::new("place_bytes", 62, 2);
     pub(crate) const PLACE: Field = Field::new("place", 64, 448);
     /// In order.
     pub const FIELDS: &[Field] =
-        &[MAGIC, CRC, FORMAT_VERSION, TAG, BOOT, ADDRESS, IN_USE, ZERO, PLACE_BYTES, PLACE];
+        &[MAGIC, CRC, FORMAT_VERSION, TAG, BOOT, ADDRESS, ZERO, PLACE_BYTES, PLACE];
     const _: () = assert!(tile(FIELDS, BYTES));
 }
 
@@ -45,8 +44,6 @@ pub struct Mark {
     pub tag: u128,
     /// The start of the machine in which it was made.
     pub boot: u128,
-    /// Whether it may have what the member lacks.
-    pub in_use: bool,
     /// Where the memory is.
     pub place: String,
 }
@@ -61,7 +58,6 @@ impl Mark {
         put_u128(&mut b, layout::TAG, self.tag);
         put_u128(&mut b, layout::BOOT, self.boot);
         put(&mut b, layout::ADDRESS, OFFSET);
-        put(&mut b, layout::IN_USE, u64::from(self.in_use));
         put(&mut b, layout::PLACE_BYTES, self.place.len() as u64);
         let place = layout::PLACE.offset..layout::PLACE.offset + self.place.len();
         b[place].copy_from_slice(self.place.as_bytes());
@@ -83,8 +79,6 @@ impl Mark {
         verify_zero(place, b, layout::ZERO)?;
         let address = get(b, layout::ADDRESS);
         place.require(address == OFFSET, "its own address", address)?;
-        let in_use = get(b, layout::IN_USE);
-        place.require(in_use <= 1, "in_use of 0 or 1", in_use)?;
         let length = get(b, layout::PLACE_BYTES);
         place.require(length <= PLACE_BYTES_MAX as u64, "a place of at most 448 bytes", length)?;
         let end = layout::PLACE.offset + usize::try_from(length).expect("checked");
@@ -94,7 +88,6 @@ impl Mark {
         Ok(Mark {
             tag: get_u128(b, layout::TAG),
             boot: get_u128(b, layout::BOOT),
-            in_use: in_use == 1,
             place: text.unwrap_or_default().to_owned(),
         })
     }

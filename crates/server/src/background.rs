@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use volume::{Pool, ScrubState, Volume};
 
-use crate::StartError;
 use crate::fill::FillWatch;
 use crate::member_watch::MemberWatch;
+use crate::{StartError, write_memory};
 
 /// How often it looks what is to be told, and how long it sleeps once the pool is broken.
 const IDLE: Duration = Duration::from_millis(50);
@@ -101,6 +101,8 @@ impl ScrubWatch {
         let before = self.told.replace(now).unwrap_or((now.0.filter(|_| is_over), is_over));
         let Some(info) = info.filter(|_| before != now) else { return };
         if before.0 != now.0 {
+            // One that began by a schedule; who asked for one has had this done.
+            write_memory::forget_clean();
             tracing::info!("a scrub is running");
         }
         if !is_over {

@@ -49,7 +49,7 @@ pub struct Server {
     reloading: Reloading,
     context: Context,
     background: Background,
-    writing: Writing,
+    _writing: Writing,
     hooked: Hooked,
     data: DataThreads,
     /// Removed when the server is gone.
@@ -114,14 +114,7 @@ impl Server {
         pool.set_rates(config.rates);
         let writing = Writing::start(config.write_memory_bytes)?;
         let background =
-            Background::start(Arc::clone(&pool), watch, MemberWatch::new(config.pool_dir.clone()));
-        let background = match background {
-            Ok(background) => background,
-            Err(error) => {
-                writing.stop();
-                return Err(error);
-            }
-        };
+            Background::start(Arc::clone(&pool), watch, MemberWatch::new(config.pool_dir.clone()))?;
         let (unix, nbd_socket) = nbd_bound.unix.map(|u| (u.listener, u.file)).unzip();
         let nbd = Arc::clone(&nbd_context) as Arc<_>;
         let unix = unix.into_iter().collect();
@@ -133,7 +126,6 @@ impl Server {
             Ok(data) => data,
             Err(error) => {
                 background.stop();
-                writing.stop();
                 return Err(StartError::Thread(error));
             }
         };
@@ -142,7 +134,6 @@ impl Server {
             Err(error) => {
                 data.stop();
                 background.stop();
-                writing.stop();
                 return Err(error);
             }
         };
@@ -152,7 +143,6 @@ impl Server {
                 data.stop();
                 http.stop();
                 background.stop();
-                writing.stop();
                 return Err(error);
             }
         };
@@ -162,7 +152,7 @@ impl Server {
             reloading: Reloading { config: config.clone(), nbd: nbd_context, hooks, reloads },
             context,
             background,
-            writing,
+            _writing: writing,
             hooked,
             data,
             _nbd_socket: nbd_socket,
@@ -208,9 +198,7 @@ impl Server {
         self.http.stop();
         self.hooked.stop();
         self.background.stop();
-        let closed = self.pool.close().map_err(StartError::Pool);
-        self.writing.stop();
-        closed
+        self.pool.close().map_err(StartError::Pool)
     }
 }
 

@@ -31,7 +31,7 @@ const BYTES_MIN: u64 = 64 << 20;
 const BYTES_MAX: u64 = 1 << 30;
 /// Threads that write what waits.
 const THREADS: usize = 2;
-/// What waits is looked at so often.
+/// So often it is looked for what has waited long.
 const TICK: Duration = Duration::from_millis(100);
 /// So often while nothing waits.
 const IDLE: Duration = Duration::from_secs(1);
@@ -63,6 +63,11 @@ pub(crate) fn media_at(path: &Path) -> io::Result<Arc<dyn Media>> {
         }
     }
     Ok(media)
+}
+
+/// A scrub begins: it reads files and disks, not what memory says that they have.
+pub(crate) fn forget_clean() {
+    BUFFERS.forget_clean();
 }
 
 /// How the write buffers stand.
@@ -165,7 +170,7 @@ fn memory_bytes() -> u64 {
     own.ancestors().filter_map(limit).fold(machine, u64::min)
 }
 
-/// The threads that write what waits; ended by [`Writing::stop`].
+/// The threads that write what waits; ended when this is dropped.
 pub(crate) struct Writing {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -192,19 +197,18 @@ impl Writing {
                 .spawn(move || run(number == 0, &stop));
             match thread {
                 Ok(thread) => writing.threads.push(thread),
-                Err(e) => {
-                    writing.stop();
-                    return Err(StartError::Thread(e));
-                }
+                Err(e) => return Err(StartError::Thread(e)),
             }
         }
         Ok(writing)
     }
+}
 
-    /// Ends the threads. What waits is written when its media are closed.
-    pub(crate) fn stop(self) {
+impl Drop for Writing {
+    /// Ends the threads. The rest is written when its media are closed.
+    fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        for thread in self.threads {
+        for thread in self.threads.drain(..) {
             BUFFERS.wake();
             if thread.join().is_err() {
                 tracing::error!("a thread that writes what waits panicked");

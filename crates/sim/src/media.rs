@@ -90,6 +90,7 @@ struct State {
 pub struct SimMedia {
     state: Mutex<State>,
     len_bytes: AtomicU64,
+    identity: AtomicU64,
     name: String,
 }
 
@@ -122,7 +123,8 @@ impl SimMedia {
             machine_stopped: Arc::default(),
         };
         let (state, name) = (Mutex::new(state), format!("sim seed {seed}"));
-        SimMedia { state, len_bytes: AtomicU64::new(len_bytes), name }
+        let (len_bytes, identity) = (AtomicU64::new(len_bytes), AtomicU64::new(seed));
+        SimMedia { state, len_bytes, identity, name }
     }
 
     /// A copy with everything: content, unsynced changes, armed faults, randomness.
@@ -133,7 +135,13 @@ impl SimMedia {
         state.machine_stopped = Arc::new(AtomicBool::new(stopped));
         let state = Mutex::new(state);
         let len_bytes = AtomicU64::new(self.len_bytes());
-        SimMedia { state, len_bytes, name: self.name.clone() }
+        let identity = AtomicU64::new(self.identity.load(Ordering::SeqCst));
+        SimMedia { state, len_bytes, identity, name: self.name.clone() }
+    }
+
+    /// Makes them other media with the same content, as a copy is.
+    pub fn set_identity(&self, identity: u64) {
+        self.identity.store(identity, Ordering::SeqCst);
     }
 
     /// Puts the media into one machine: a halt of one halts the others.
@@ -142,7 +150,7 @@ impl SimMedia {
         self.state.lock().machine_stopped = machine;
     }
 
-    /// What says that the machine has stopped that the media are in.
+    /// Set when the machine stops that the media are in.
     pub(crate) fn machine(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.state.lock().machine_stopped)
     }
@@ -563,8 +571,7 @@ impl Media for SimMedia {
     }
 
     fn identity(&self) -> u128 {
-        // Forks, which a machine never has two of, are the same.
-        1
+        u128::from(self.identity.load(Ordering::SeqCst))
     }
 
     fn is_hole(&self, offset: u64, length_bytes: u64) -> bool {

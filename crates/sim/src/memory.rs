@@ -1,9 +1,8 @@
 //! Shared memory that survives the end of a process and not that of the machine.
 //!
 //! A process that is killed leaves what its words and bytes said at that instant: what it seems to
-//! do afterwards, until the test has noticed, is not seen by who opens the memory next. A write that
-//! it was killed in is there up to some page, or in any of its bytes where what was there was not
-//! needed.
+//! do afterwards, until the test has noticed, is not seen by the next one. A write that it was
+//! killed in is there up to some page, or in any of its bytes where what was there was not needed.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -34,7 +33,7 @@ impl Slot {
     }
 }
 
-/// What a process sees of a memory.
+/// A memory as a process sees it.
 struct Content {
     owner: Owner,
     slots_max: usize,
@@ -64,7 +63,7 @@ impl Content {
 /// All that is left when a process ends.
 struct State {
     memories: Mutex<BTreeMap<String, Arc<Content>>>,
-    /// What they were when the process was killed.
+    /// As they were when the process was killed.
     left: Mutex<Option<BTreeMap<String, Arc<Content>>>>,
     machine_stopped: Arc<AtomicBool>,
     boot: AtomicU64,
@@ -188,9 +187,13 @@ impl SharedMemories for SimMemories {
         Ok(Box::new(SimMemory { state: Arc::clone(&self.0), content }))
     }
 
-    fn open(&self, place: &str) -> io::Result<Option<Box<dyn SharedMemory>>> {
+    fn open(&self, place: &str, owner: Owner) -> io::Result<Option<Box<dyn SharedMemory>>> {
         self.0.check()?;
         let found = self.0.memories.lock().get(place).cloned();
+        if found.as_ref().is_some_and(|content| content.owner != owner) {
+            let text = "it is for another file";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
         let state = || Arc::clone(&self.0);
         Ok(found.map(|content| Box::new(SimMemory { state: state(), content }) as _))
     }
@@ -214,8 +217,9 @@ impl SimMemory {
 }
 
 impl SharedMemory for SimMemory {
-    fn owner(&self) -> Owner {
-        self.content.owner
+    fn is_named(&self) -> bool {
+        let memories = self.state.memories.lock();
+        memories.values().any(|content| Arc::ptr_eq(content, &self.content))
     }
 
     fn slots(&self) -> usize {

@@ -58,7 +58,9 @@ pub(super) fn run(program: &Path, pool: &Path, seed: u64) -> Result<Counts> {
     let may_fail = stack.is_none();
     let (server, members) = match stack {
         None => {
-            let server = Server::start_with(program, pool, &["--pool-size", POOL])?;
+            // The pool is put back as the kill left it, again and again: all of it has to be there.
+            let more = ["--pool-size", POOL, "--write-memory", "0"];
+            let server = Server::start_with(program, pool, &more)?;
             (server, vec![pool.join("pool.img")])
         }
         Some(stack) => {

@@ -4,11 +4,11 @@
 use std::io::{self, IoSlice};
 
 use env::{GRAIN_BYTES, Media, Owner, SharedMemories, SharedMemory, WINDOW_BYTES};
-use format::label::{AREA_BYTES, array_of};
+use format::label::{AREA_BYTES, COPY_OFFSETS, array_of};
 use format::write_buffer::{BYTES, Mark, OFFSET, PLACE_BYTES_MAX};
 
 use super::Memory;
-use super::common::Common;
+use super::shared::Shared;
 use super::words::{end_writing, forget_dirty, lacking, runs, window_of};
 
 /// What the last use of media left.
@@ -24,54 +24,69 @@ pub enum Found {
     Lost(String),
 }
 
-/// Whether media begin with a label, in whose area a mark can be.
-fn has_label(media: &dyn Media) -> io::Result<bool> {
-    if media.len_bytes() < AREA_BYTES {
-        return Ok(false);
-    }
-    let mut head = [0; BYTES];
-    media.read_at(0, &mut head)?;
-    Ok(array_of(&head).is_some())
+/// Whether media have a label, in whose area a mark can be: any of its copies. One that cannot be
+/// read is none.
+fn has_label(media: &dyn Media) -> bool {
+    let is_label = |&at: &u64| {
+        let mut head = [0; BYTES];
+        media.read_at(at, &mut head).is_ok() && array_of(&head).is_some()
+    };
+    media.len_bytes() >= AREA_BYTES && COPY_OFFSETS.iter().any(is_label)
 }
 
 /// Writes what a process that died left to its media.
 pub(super) fn recover(media: &dyn Media, memories: &dyn SharedMemories) -> io::Result<Found> {
+    if !has_label(media) {
+        return Ok(Found::Nothing);
+    }
     let mut bytes = [0; BYTES];
-    // Media that cannot be read say so to who opens them.
-    if !has_label(media).unwrap_or(false) || media.read_at(OFFSET, &mut bytes).is_err() {
+    let read = media.read_at(OFFSET, &mut bytes).map_err(|e| e.to_string());
+    if read.is_ok() && bytes.iter().all(|&byte| byte == 0) {
         return Ok(Found::Nothing);
     }
-    let mark = match Mark::decode(&bytes) {
-        Ok(mark) => mark,
-        Err(_) if bytes.iter().all(|&byte| byte == 0) => return Ok(Found::Nothing),
-        Err(error) => return Ok(Found::Lost(format!("{}: {error}", media.name()))),
+    let mark = read.and_then(|()| Mark::decode(&bytes).map_err(|e| e.to_string()));
+    let found = match mark {
+        Ok(mark) => match of_memory(media, memories, &mark)? {
+            Found::Written(bytes) => {
+                unmark(media)?;
+                // In which nothing waits any more.
+                let _ = memories.remove(&mark.place);
+                return Ok(Found::Written(bytes));
+            }
+            found => found,
+        },
+        Err(why) => Found::Lost(format!("{}: {why}", media.name())),
     };
-    if !mark.in_use {
-        return Ok(Found::Nothing);
-    }
-    let found = match memories.open(&mark.place) {
-        Err(e) if e.kind() != io::ErrorKind::InvalidData => return Err(e),
-        Err(e) => Found::Lost(format!("{}: {e}", mark.place)),
-        Ok(None) if mark.boot != memories.boot() => Found::Restarted,
-        Ok(None) => Found::Lost(format!("{} is not there any more", mark.place)),
-        Ok(Some(memory)) if is_of(memory.owner(), &mark, media) => {
-            Found::Written(write_back(media, &*memory)?)
-        }
-        Ok(Some(_)) => {
-            let text = "is for another file: this one is a copy, or was put back";
-            Found::Lost(format!("{} {text}", mark.place))
-        }
-    };
-    match found {
-        Found::Written(_) => end(media, memories, &mark),
-        // Told once.
-        _ => drop(media.write_durable(OFFSET, &[IoSlice::new(&ended(&mark))])),
-    }
+    // Told once. A mark that stayed would have an old memory written over what comes now.
+    unmark(media)?;
     Ok(found)
 }
 
-fn is_of(owner: Owner, mark: &Mark, media: &dyn Media) -> bool {
-    owner.tag == mark.tag && owner.media == media.identity()
+/// What became of the memory that a mark names.
+fn of_memory(media: &dyn Media, memories: &dyn SharedMemories, mark: &Mark) -> io::Result<Found> {
+    let Mark { tag, boot, place } = mark;
+    let is_restarted = *boot != memories.boot();
+    if memories.place(*tag).ok().as_ref() != Some(place) {
+        return Ok(match is_restarted {
+            true => Found::Restarted,
+            false => Found::Lost(format!("{place} is no place for a memory here")),
+        });
+    }
+    match memories.open(place, Owner { tag: *tag, media: media.identity() }) {
+        Ok(Some(memory)) => match write_back(media, &*memory) {
+            // Who opens them says so as well.
+            Err(e) if e.kind() == io::ErrorKind::InvalidInput => {
+                Ok(Found::Lost(format!("{}: {e}", media.name())))
+            }
+            other => other.map(Found::Written),
+        },
+        Ok(None) if is_restarted => Ok(Found::Restarted),
+        Ok(None) => Ok(Found::Lost(format!("{place} is not there any more"))),
+        Err(e) if e.kind() == io::ErrorKind::InvalidData => {
+            Ok(Found::Lost(format!("{place}: {e}")))
+        }
+        Err(e) => Err(io::Error::new(e.kind(), format!("{place}: {e}"))),
+    }
 }
 
 /// Writes what the media may lack, and syncs them.
@@ -98,37 +113,39 @@ fn write_back(media: &dyn Media, memory: &dyn SharedMemory) -> io::Result<u64> {
 }
 
 /// Makes a memory, and marks the media; nothing if they have no label.
-pub(super) fn begin(media: &dyn Media, common: &Common) -> Result<Option<Memory>, String> {
-    if !has_label(media).map_err(|e| e.to_string())? {
+pub(super) fn begin(media: &dyn Media, shared: &Shared) -> Result<Option<Memory>, String> {
+    if !has_label(media) {
         return Ok(None);
     }
-    let owner = Owner { tag: common.draw(), media: media.identity() };
-    let place = common.memories.place(owner.tag)?;
+    let owner = Owner { tag: shared.draw(), media: media.identity() };
+    let place = shared.memories.place(owner.tag)?;
     if place.len() > PLACE_BYTES_MAX {
         return Err(format!("{place} is too long a name"));
     }
-    let made = common.memories.create(&place, owner, common.slots_max());
+    let made = shared.memories.create(&place, owner, shared.slots_max());
     let slots = made.map_err(|e| format!("{place}: {e}"))?;
-    let mark = Mark { tag: owner.tag, boot: common.memories.boot(), in_use: true, place };
+    let mark = Mark { tag: owner.tag, boot: shared.memories.boot(), place };
     // A power cut may take it, and takes the memory as well.
     match media.write_at(OFFSET, &[IoSlice::new(&mark.encode())]) {
         Ok(()) => Ok(Some(Memory { slots, mark })),
         Err(e) => {
             // Nothing is in it yet, whatever became of the mark.
-            let _ = common.memories.remove(&mark.place);
+            let _ = shared.memories.remove(&mark.place);
             Err(e.to_string())
         }
     }
 }
 
-fn ended(mark: &Mark) -> [u8; BYTES] {
-    Mark { in_use: false, ..mark.clone() }.encode()
+/// Zeros where the mark is, as on media that never had one.
+fn unmark(media: &dyn Media) -> io::Result<()> {
+    media.write_durable(OFFSET, &[IoSlice::new(&[0; BYTES])])
 }
 
-/// Marks the media as having everything, and removes the memory.
+/// The media have everything: unmarks them, and removes the memory.
 pub(super) fn end(media: &dyn Media, memories: &dyn SharedMemories, mark: &Mark) {
-    // A mark that stays leads to a memory in which nothing waits.
-    if media.write_durable(OFFSET, &[IoSlice::new(&ended(mark))]).is_ok() {
+    // Media that are no member any more are not written to. A mark that stays leads to a memory in
+    // which nothing waits.
+    if !has_label(media) || unmark(media).is_ok() {
         let _ = memories.remove(&mark.place);
     }
 }

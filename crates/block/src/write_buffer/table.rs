@@ -35,19 +35,14 @@ struct Slot {
     is_dirty: bool,
     /// It is in `listed`.
     is_listed: bool,
+    /// Writes that replace what it has: how many are under way, and how many began.
+    overwriting: u32,
+    overwrites: u64,
     /// It was read since it was looked at for being used again.
     was_read: bool,
     /// The ticks at which it was last written, and became dirty.
     written: u64,
     dirty_since: u64,
-}
-
-/// A slot for a window that has none.
-pub(super) enum Taken {
-    /// This one; it has nothing.
-    Free(usize),
-    /// None can be used again now.
-    None,
 }
 
 #[derive(Debug, Default)]
@@ -65,6 +60,10 @@ pub(super) struct Table {
     /// Ranges of the media that were allocated: end by beginning.
     allocated: BTreeMap<u64, u64>,
     pub(super) failed: Option<String>,
+    /// Somebody found no slot: some are made ahead of need from now on.
+    pub(super) is_wanted: bool,
+    /// Nothing more is to wait.
+    pub(super) is_closing: bool,
 }
 
 impl Table {
@@ -72,9 +71,9 @@ impl Table {
         self.by_window.get(&window).copied()
     }
 
-    /// A slot for a window that has none.
-    pub(super) fn take(&mut self, window: u64) -> Taken {
-        let Some(slot) = self.free.pop().or_else(|| self.used_again()) else { return Taken::None };
+    /// A slot for a window that has none, with nothing in it; none if none can be used again now.
+    pub(super) fn take(&mut self, window: u64) -> Option<usize> {
+        let slot = self.free.pop().or_else(|| self.used_again())?;
         let one = &mut self.slots[slot];
         assert!(one.pins == 0 && !one.is_busy && !one.is_dirty, "a slot that nobody needs");
         one.window = Some(window);
@@ -82,7 +81,7 @@ impl Table {
         one.was_read = false;
         self.by_window.insert(window, slot);
         self.order.push_back(slot);
-        Taken::Free(slot)
+        Some(slot)
     }
 
     /// Takes a slot from its window.
@@ -103,6 +102,22 @@ impl Table {
         None
     }
 
+    /// Slots in which nothing waits have no window any more.
+    pub(super) fn forget_clean(&mut self) {
+        let order = std::mem::take(&mut self.order);
+        for slot in order {
+            let one = &mut self.slots[slot];
+            if one.pins > 0 || one.is_busy || one.is_dirty {
+                self.order.push_back(slot);
+                continue;
+            }
+            if let Some(window) = one.window.take() {
+                self.by_window.remove(&window);
+            }
+            self.free.push(slot);
+        }
+    }
+
     /// A slot more.
     pub(super) fn add(&mut self) {
         self.free.push(self.slots.len());
@@ -113,6 +128,8 @@ impl Table {
             is_busy: false,
             is_dirty: false,
             is_listed: false,
+            overwriting: 0,
+            overwrites: 0,
             was_read: false,
             written: 0,
             dirty_since: 0,
@@ -126,6 +143,25 @@ impl Table {
     pub(super) fn unpin(&mut self, slot: usize) {
         let pins = &mut self.slots[slot].pins;
         *pins = pins.checked_sub(1).expect("pinned before");
+    }
+
+    pub(super) fn begin_overwrite(&mut self, slot: usize) {
+        self.slots[slot].overwriting += 1;
+        self.slots[slot].overwrites += 1;
+    }
+
+    pub(super) fn end_overwrite(&mut self, slot: usize) {
+        self.slots[slot].overwriting -= 1;
+    }
+
+    /// How many writes have begun to replace what a slot has.
+    pub(super) fn overwrites(&self, slot: usize) -> u64 {
+        self.slots[slot].overwrites
+    }
+
+    /// Whether one is under way.
+    pub(super) fn is_overwritten(&self, slot: usize) -> bool {
+        self.slots[slot].overwriting > 0
     }
 
     pub(super) fn is_busy(&self, slot: usize) -> bool {
@@ -264,7 +300,8 @@ impl Table {
             return false;
         }
         for (number, slot) in self.slots.iter_mut().enumerate().filter(|(_, slot)| slot.is_dirty) {
-            let is_due = self.ticks >= slot.written + IDLE_TICKS
+            let is_due = self.is_closing
+                || self.ticks >= slot.written + IDLE_TICKS
                 || self.ticks >= slot.dirty_since + OLD_TICKS;
             if is_due && !slot.is_listed {
                 slot.is_listed = true;
@@ -274,8 +311,9 @@ impl Table {
         true
     }
 
-    pub(super) fn free_count(&self) -> usize {
-        self.free.len()
+    /// Whether fewer slots than so many are free, and some are needed.
+    pub(super) fn wants_slots(&self, free: usize) -> bool {
+        self.is_wanted && !self.is_closing && self.free.len() < free
     }
 
     pub(super) fn slot_count(&self) -> usize {
@@ -319,6 +357,6 @@ impl Table {
 
     pub(super) fn is_allocated(&self, offset: u64, length: u64) -> bool {
         let before = self.allocated.range(..=offset).next_back();
-        before.is_some_and(|(_, &end)| offset + length <= end)
+        !self.is_closing && before.is_some_and(|(_, &end)| offset + length <= end)
     }
 }

@@ -41,6 +41,13 @@ pub(super) fn begin_writing(words: &SlotWords) {
     }
 }
 
+/// The grains `first..end` are being written as well.
+pub(super) fn set_writing(words: &SlotWords, first: usize, end: usize) {
+    for_words(first, end, |word, bits| {
+        words[1 + MAP_WORDS + word].fetch_or(bits, Ordering::AcqRel);
+    });
+}
+
 /// What was being written is there.
 pub(super) fn end_writing(words: &SlotWords) {
     words[1 + MAP_WORDS..].iter().for_each(|word| word.store(0, Ordering::Release));
@@ -100,7 +107,14 @@ pub(super) fn runs(map: &[u64]) -> Vec<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    use env::{MAP_WORDS, SlotWords};
+
+    use super::{
+        begin_writing, end_writing, for_words, forget_dirty, lacking, runs, set_dirty, set_window,
+        undo_writing, window_of, writing,
+    };
 
     #[test]
     fn runs_are_the_bits_that_were_set() {

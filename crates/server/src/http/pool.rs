@@ -16,7 +16,7 @@ use super::context::Context;
 use super::convert;
 use super::guard::Door;
 use super::jobs::{Begun, begun};
-use crate::{StartError, member_changes, pool_files};
+use crate::{StartError, member_changes, pool_files, write_memory};
 
 /// Shows the pool: its layers, its space, what was found damaged.
 #[utoipa::path(get, path = "/pool", tag = "pool", responses((status = 200, body = api::Pool)))]
@@ -233,8 +233,10 @@ pub(super) async fn audit(
             content_type = "application/problem+json"),
     ))]
 pub(super) async fn scrub(State(context): State<Context>) -> Answer<Begun> {
-    let scrub =
-        |context: &Context| Ok(begun(convert::scrub_job(&context.pool().scrubs().start()?)));
+    let scrub = |context: &Context| {
+        write_memory::forget_clean();
+        Ok(begun(convert::scrub_job(&context.pool().scrubs().start()?)))
+    };
     context.engine(scrub).await
 }
 

@@ -1,14 +1,14 @@
 //! What the write buffers of a process share: memory, and the threads that write what waits.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use env::{Entropy, Media, SharedMemories, WINDOW_BYTES};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 
-use super::WriteBuffer;
+use super::{Inner, WriteBuffer};
 
 /// How a write buffer stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct BufferStatus {
     pub failed: Option<String>,
 }
 
-pub(super) struct Common {
+pub(super) struct Shared {
     pub(super) memories: Box<dyn SharedMemories>,
     entropy: Box<dyn Entropy>,
     /// Slots that may be made still, of those that all buffers may have.
@@ -43,9 +43,16 @@ pub(super) struct Common {
     slots_max: AtomicUsize,
     bell: Mutex<bool>,
     rung: Condvar,
+    /// Held to read by those who do anything with one: an owner that lets go of its own waits.
+    all: RwLock<Vec<Arc<Inner>>>,
 }
 
-impl Common {
+impl Shared {
+    /// Nobody else has this one when this returns.
+    pub(super) fn remove(&self, inner: &Arc<Inner>) {
+        self.all.write().retain(|one| !Arc::ptr_eq(one, inner));
+    }
+
     /// A random number of 128 bits.
     pub(super) fn draw(&self) -> u128 {
         u128::from(self.entropy.next_u64()) << 64 | u128::from(self.entropy.next_u64())
@@ -79,8 +86,7 @@ impl Common {
 
 /// The write buffers of a process.
 pub struct WriteBuffers {
-    common: Arc<Common>,
-    all: Mutex<Vec<Weak<WriteBuffer>>>,
+    shared: Arc<Shared>,
 }
 
 impl WriteBuffers {
@@ -89,15 +95,16 @@ impl WriteBuffers {
     pub fn new(memories: Box<dyn SharedMemories>, entropy: Box<dyn Entropy>) -> WriteBuffers {
         let (left, slots_max) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let (bell, rung) = (Mutex::new(false), Condvar::new());
-        let common = Arc::new(Common { memories, entropy, left, slots_max, bell, rung });
-        WriteBuffers { common, all: Mutex::default() }
+        let all = RwLock::default();
+        let shared = Shared { memories, entropy, left, slots_max, bell, rung, all };
+        WriteBuffers { shared: Arc::new(shared) }
     }
 
     /// Those that come into use from now on have at most so many bytes together, none for 0.
     pub fn set_memory_bytes(&self, bytes: u64) {
         let slots = usize::try_from(bytes / WINDOW_BYTES).unwrap_or(usize::MAX);
-        self.common.left.store(slots, Ordering::Release);
-        self.common.slots_max.store(slots, Ordering::Release);
+        self.shared.left.store(slots, Ordering::Release);
+        self.shared.slots_max.store(slots, Ordering::Release);
     }
 
     /// A buffer over media. What a process that died left to be written is written now; the buffer
@@ -106,36 +113,38 @@ impl WriteBuffers {
     /// # Errors
     /// When what was left cannot be read, or not be written.
     pub fn over(&self, media: Arc<dyn Media>) -> io::Result<Arc<WriteBuffer>> {
-        let buffer = Arc::new(WriteBuffer::over(media, Arc::clone(&self.common))?);
-        let mut all = self.all.lock();
-        all.retain(|one| one.strong_count() > 0);
-        all.push(Arc::downgrade(&buffer));
-        Ok(buffer)
-    }
-
-    fn each(&self) -> Vec<Arc<WriteBuffer>> {
-        self.all.lock().iter().filter_map(Weak::upgrade).collect()
+        let inner = Arc::new(Inner::over(media, Arc::clone(&self.shared))?);
+        self.shared.all.write().push(Arc::clone(&inner));
+        Ok(Arc::new(WriteBuffer(inner)))
     }
 
     /// Writes something that is full or has waited long; whether there was anything.
     pub fn write_some(&self) -> bool {
         let mut any = false;
-        for buffer in self.each() {
+        for buffer in &*self.shared.all.read() {
             any |= buffer.write_one();
         }
         any
     }
 
-    /// Makes a slot ahead of need; whether one was needed.
+    /// Reads go to the media from now on, but for what waits: somebody wants to know what is there.
+    pub fn forget_clean(&self) {
+        self.shared.all.read().iter().for_each(|buffer| buffer.lock().forget_clean());
+    }
+
+    /// Makes a slot ahead of need, for the one that has the fewest; whether one was needed.
     pub fn grow(&self) -> bool {
-        self.each().iter().any(|buffer| buffer.grow())
+        let all = self.shared.all.read();
+        let mut all: Vec<_> = all.iter().map(|one| (one.lock().slot_count(), one)).collect();
+        all.sort_by_key(|(slots, _)| *slots);
+        all.iter().any(|(_, buffer)| buffer.grow())
     }
 
     /// Time goes on: buffers come into use, and what has waited for some ticks is written soon.
     /// Says whether anything waits.
     pub fn tick(&self) -> bool {
         let mut waits = false;
-        for buffer in self.each() {
+        for buffer in &*self.shared.all.read() {
             waits |= buffer.tick();
         }
         waits
@@ -143,22 +152,22 @@ impl WriteBuffers {
 
     /// Waits until there is something to do, or so long.
     pub fn wait(&self, at_most: Duration) {
-        let mut bell = self.common.bell.lock();
+        let mut bell = self.shared.bell.lock();
         if !std::mem::take(&mut *bell) {
-            self.common.rung.wait_for(&mut bell, at_most);
+            self.shared.rung.wait_for(&mut bell, at_most);
             *bell = false;
         }
     }
 
     /// Wakes all who wait.
     pub fn wake(&self) {
-        self.common.ring();
-        self.common.rung.notify_all();
+        self.shared.ring();
+        self.shared.rung.notify_all();
     }
 
     /// How each stands.
     #[must_use]
     pub fn status(&self) -> Vec<BufferStatus> {
-        self.each().iter().map(|buffer| buffer.status()).collect()
+        self.shared.all.read().iter().map(|buffer| buffer.status()).collect()
     }
 }
