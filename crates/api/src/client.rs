@@ -11,9 +11,10 @@ use crate::{
     ChangePool, ChangeVolume, CloneGroup, CreateClone, CreateGroup, CreateMark, CreateVersion,
     CreateVolume, DeleteQuery, DeletedVersions, DeletedVolume, DiffQuery, DryRunQuery, ExitCode,
     Explained, Group, GroupReverted, GroupVersion, GrowPool, History, HistoryQuery, ImportVolume,
-    Job, ListQuery, Mark, MemberResolved, Model, ModelQuery, OpenFiles, Pool, Problem, Pruned,
-    Range, RangeQuery, RecordQuery, Rename, Renamed, ReplaceMember, Resolved, Revert, Reverted,
-    Schedule, Scrub, SetSchedule, SetScrub, Spare, Undelete, Version, Volume, VolumeSpace,
+    IscsiTarget, Job, ListQuery, Mark, MemberResolved, Model, ModelQuery, OpenFiles, Pool, Problem,
+    Pruned, Range, RangeQuery, RecordQuery, Rename, Renamed, ReplaceMember, Resolved, Revert,
+    Reverted, Schedule, Scrub, SetSchedule, SetScrub, Spare, Undelete, Version, Volume,
+    VolumeSpace,
 };
 
 mod address;
@@ -137,6 +138,11 @@ impl Client {
     /// As every call: no server there, or the server's problem.
     pub fn volumes(&self) -> Result<Vec<Volume>> {
         self.get(&Target::new("/volumes"))
+    }
+
+    /// The iSCSI targets that volumes are.
+    pub fn targets(&self) -> Result<Vec<IscsiTarget>> {
+        self.get(&Target::new("/targets"))
     }
 
     /// One volume.

@@ -72,6 +72,8 @@ pub const EXAMPLES: &[(&str, &str)] = &[
     ("mark create", "pg before-upgrade --pin"),
     ("mark list", "pg"),
     ("mark delete", "pg before-upgrade"),
+    ("target list", ""),
+    ("target show", "pg@-5min"),
     ("history", "pg --since -1h --step 1min"),
     ("resolve", "pg@-5min"),
     ("revert", "pg --to before-upgrade --dry-run"),

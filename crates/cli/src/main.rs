@@ -31,6 +31,7 @@ mod schedule;
 mod serve;
 mod space;
 mod stream;
+mod target;
 mod together;
 mod trace;
 mod trash;
@@ -112,6 +113,9 @@ enum Command {
     /// Marks: names for moments.
     #[command(subcommand)]
     Mark(mark::Verb),
+    /// iSCSI targets: which there are, and how to log in to them.
+    #[command(subcommand)]
+    Target(target::Verb),
     /// Show what was written when, with versions, marks and reverts.
     History(history::Args),
     /// Show what a moment comes to.
@@ -170,6 +174,7 @@ fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
         Command::Group(verb) => group::run(&session, verb),
         Command::Retention(verb) => retention::run(&session, verb),
         Command::Mark(verb) => mark::run(&session, verb),
+        Command::Target(verb) => target::run(&session, verb),
         Command::History(args) => history::run(&session, &args),
         Command::Resolve(args) => resolve::run(&session, &args),
         Command::Revert(args) => revert::run(&session, &args),

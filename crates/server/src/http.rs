@@ -21,6 +21,7 @@ mod rename;
 mod router;
 mod schedules;
 mod serve;
+mod targets;
 mod together;
 mod trace;
 mod trash;

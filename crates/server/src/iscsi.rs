@@ -27,6 +27,7 @@
 //! 5. A session has ended only when its jobs have. A login that takes its place, and the answer to
 //!    an abort, come after that: nothing of a command lands later than what its initiator did next.
 
+use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
 use std::pin::Pin;
@@ -78,6 +79,19 @@ impl IscsiContext {
             sessions: Arc::default(),
             units: Arc::default(),
         }
+    }
+}
+
+impl IscsiContext {
+    /// The sessions on a target and on moments of it: its name, the initiator's, and a number.
+    pub(crate) fn sessions_of(&self, present: &str) -> Vec<(String, String, u16)> {
+        self.sessions.of(present)
+    }
+}
+
+impl fmt::Debug for IscsiContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IscsiContext").field("targets", &self.targets).finish_non_exhaustive()
     }
 }
 

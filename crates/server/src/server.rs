@@ -282,11 +282,11 @@ fn iscsi_context(config: &Config, pool: &Pool, nbd: &NbdContext) -> Arc<IscsiCon
 fn http_context(
     config: &Config,
     pool: &Arc<Pool>,
-    (nbd, iscsi): (&NbdContext, &IscsiContext),
+    (nbd, iscsi): (&NbdContext, &Arc<IscsiContext>),
     bound: (&Bound, &Bound),
     (hooks, reloads, no_space): (&Arc<Hooks>, &Arc<Reloads>, &Arc<NoSpace>),
 ) -> Result<Context, StartError> {
-    let addresses = addresses(config, bound, &iscsi.targets)?;
+    let addresses = addresses(config, bound, iscsi)?;
     let attachments = &nbd.attachments;
     let counted: Vec<Box<dyn Collector>> = vec![
         Box::new(Collected("nbd", Arc::clone(&nbd.counters))),
@@ -336,13 +336,13 @@ fn describe(
 fn addresses(
     config: &Config,
     (nbd, iscsi): (&Bound, &Bound),
-    targets: &Arc<Targets>,
+    context: &Arc<IscsiContext>,
 ) -> Result<Addresses, StartError> {
     let address = |bound: &Bound| bound.tcp.first().map(listen::local_address).transpose();
     Ok(Addresses {
         unix: nbd.unix.as_ref().map(|unix| unix.file.path.clone()),
         tcp: address(nbd)?,
         tls: config.nbd_tls.is_some(),
-        iscsi: address(iscsi)?.map(|address| (address, Arc::clone(targets))),
+        iscsi: address(iscsi)?.map(|address| (address, Arc::clone(context))),
     })
 }

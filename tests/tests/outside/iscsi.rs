@@ -124,6 +124,9 @@ fn a_moment_is_a_disk_that_keeps_its_meaning() -> Result<()> {
     let past = url(&stage, &format!("{present}:at:mark::1before:0it"))?;
     let ago = url(&stage, &format!("{present}:at:-1ms"))?;
     qemu_io(&past, &wants)?;
+    // The commands know the same name.
+    let shown = stage.server.run(&["target", "show", "Pg_data@mark:Before_it", "--json"])?;
+    ensure!(shown.contains(&past), "{past} is not in {shown}");
     // It is read-only, to SCSI too.
     let refused = conforms("ReadOnly.ReadOnlySBC", &[&past])?;
     ensure!(refused == Ok("PASS"), "{refused:?}");
@@ -181,6 +184,8 @@ fn a_session_is_a_client_that_is_asked_to_leave() -> Result<()> {
         let shown = stage.server.run(&["volume", "show", "vol", "--json"])?;
         Ok(shown.contains("\"clients\": 1") || shown.contains("\"clients\":1"))
     })?;
+    let listed = stage.server.run(&["target", "list", "--json"])?;
+    ensure!(listed.contains("\"initiator\""), "{listed}");
     let deleted = stage.server.output(&["volume", "delete", "vol"])?;
     ensure!(deleted.status.code() == Some(11), "{deleted:?}");
     let began = Instant::now();

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::iscsi::Targets;
+use api::{IscsiSession, IscsiTarget};
+
+use crate::iscsi::IscsiContext;
 
 /// Where clients connect, for the URIs in answers.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +16,7 @@ pub(crate) struct Addresses {
     /// Whether the TCP listener demands TLS; the unix socket is its owner's alone and never does.
     pub(crate) tls: bool,
     /// Where iSCSI is served, if it is, and what its targets are called.
-    pub(crate) iscsi: Option<(SocketAddr, Arc<Targets>)>,
+    pub(crate) iscsi: Option<(SocketAddr, Arc<IscsiContext>)>,
 }
 
 impl Addresses {
@@ -31,12 +33,26 @@ impl Addresses {
     }
 
     pub(super) fn iscsi_name(&self, volume: &str) -> Option<String> {
-        self.iscsi.as_ref()?.1.name_of(volume)
+        self.iscsi.as_ref()?.1.targets.name_of(volume)
     }
 
     pub(super) fn iscsi_uri(&self, volume: &str) -> Option<String> {
-        let (address, targets) = self.iscsi.as_ref()?;
-        Some(format!("iscsi://{}/{}/0", here(*address), targets.name_of(volume)?))
+        let (address, context) = self.iscsi.as_ref()?;
+        Some(format!("iscsi://{}/{}/0", here(*address), context.targets.name_of(volume)?))
+    }
+
+    /// The iSCSI target that a volume is, with the sessions on it and on its moments.
+    pub(super) fn target(&self, volume: &str) -> Option<IscsiTarget> {
+        let (_, context) = self.iscsi.as_ref()?;
+        let name = context.targets.name_of(volume)?;
+        let session = |(target, initiator, id)| IscsiSession { id, initiator, target };
+        let sessions = context.sessions_of(&name).into_iter().map(session).collect();
+        Some(IscsiTarget {
+            volume: volume.to_owned(),
+            name,
+            uri: self.iscsi_uri(volume)?,
+            sessions,
+        })
     }
 }
 

@@ -105,6 +105,11 @@ impl Context {
         Err(Refusal::new(ProblemKind::NotFound, format!("there is no hook {name}")).with_hint(hint))
     }
 
+    /// Where clients connect.
+    pub(super) fn nbd(&self) -> &Addresses {
+        &self.0.nbd
+    }
+
     /// Says whether `/readyz` answers 200.
     pub(crate) fn set_ready(&self, ready: bool) {
         self.0.ready.store(ready, Ordering::Release);

@@ -16,7 +16,7 @@ use super::context::Context;
 use super::guard::{Caller, Door};
 use super::{
     document, groups, guard, health, history, import, jobs, marks, model, pool, rename, schedules,
-    together, trace, trash, versions, volumes,
+    targets, together, trace, trash, versions, volumes,
 };
 use crate::token::Token;
 
@@ -44,6 +44,7 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(volumes::list, volumes::create))
         .routes(routes!(volumes::show, volumes::change, trash::delete))
         .routes(routes!(rename::rename))
+        .routes(routes!(targets::list))
         .routes(routes!(trash::list))
         .routes(routes!(trash::empty))
         .routes(routes!(trash::undelete))

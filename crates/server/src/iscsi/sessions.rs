@@ -128,6 +128,20 @@ impl Sessions {
         self.0.lock().evicted.get(&key).is_some_and(|since| since.elapsed() < EVICTION)
     }
 
+    /// The sessions on a target and on moments of it: its name, the initiator's, and a number.
+    pub(super) fn of(&self, present: &str) -> Vec<(String, String, u16)> {
+        let state = self.0.lock();
+        let is_of = |key: &Key| {
+            let rest = key.target.strip_prefix(present);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(":at:"))
+        };
+        let told = state.live.iter().filter(|(key, _)| is_of(key));
+        let mut told: Vec<_> =
+            told.map(|(k, e)| (k.target.clone(), k.initiator.clone(), e.handle)).collect();
+        told.sort();
+        told
+    }
+
     /// A handle for a session that is not entered.
     pub(super) fn handle(&self) -> u16 {
         self.0.lock().next_handle()
