@@ -216,12 +216,10 @@ impl State<'_> {
         let Some(initiator) = text::value(pairs, "InitiatorName") else {
             return refused(LoginStatus::MISSING_PARAMETER, "InitiatorName is missing");
         };
-        let folded = |name: &str| {
-            names::fold(name).or_else(|error| {
-                refused(LoginStatus::INITIATOR_ERROR, format!("{name:.64}: {error}"))
-            })
+        let wrong = |name: &str, error| {
+            refused(LoginStatus::INITIATOR_ERROR, format!("{name:.64}: {error}"))
         };
-        let initiator = folded(initiator)?;
+        let initiator = names::fold_initiator(initiator).or_else(|e| wrong(initiator, e))?;
         let is_discovery = match text::value(pairs, "SessionType") {
             None | Some("Normal") => false,
             Some("Discovery") => true,
@@ -229,7 +227,7 @@ impl State<'_> {
         };
         let target = match text::value(pairs, "TargetName") {
             _ if is_discovery => None,
-            Some(name) => Some(folded(name)?),
+            Some(name) => Some(names::fold(name).or_else(|e| wrong(name, e))?),
             None => return refused(LoginStatus::MISSING_PARAMETER, "TargetName is missing"),
         };
         if self.first.tsih != 0 {
@@ -281,6 +279,14 @@ impl State<'_> {
         Ok(())
     }
 
+    fn check_evicted(&self, target: &str, initiator: &str) -> Result<(), LoginError> {
+        if self.context.sessions.is_evicted(target, initiator) {
+            let why = "the volume was taken from this initiator less than 3 minutes ago";
+            return refused(LoginStatus::SERVICE_UNAVAILABLE, why);
+        }
+        Ok(())
+    }
+
     /// Awaits the end of the session whose place this takes, and opens the target.
     async fn finish(&mut self) -> Result<Login, LoginError> {
         let Names { initiator, target, mut negotiation } =
@@ -302,10 +308,7 @@ impl State<'_> {
             login.presents = targets::all(self.context).await?;
             return Ok(login);
         };
-        if self.context.sessions.is_evicted(&name, &login.initiator) {
-            let why = "the volume was taken from this initiator less than 3 minutes ago";
-            return refused(LoginStatus::SERVICE_UNAVAILABLE, why);
-        }
+        self.check_evicted(&name, &login.initiator)?;
         let key = self.key(&login.initiator, &name);
         match self.context.sessions.enter(key).await {
             Ok(registered) => login.registered = Some(registered),
@@ -316,6 +319,8 @@ impl State<'_> {
             Ok(target) => login.target = Some(target),
             Err(targets::Refusal { status, why }) => return refused(status, why),
         }
+        // The session whose place this takes may have lost the volume while it was awaited.
+        self.check_evicted(&name, &login.initiator)?;
         Ok(login)
     }
 

@@ -218,6 +218,11 @@ impl Sender {
         self.reads.len() < before
     }
 
+    /// Stops sending data of all tasks.
+    pub(super) fn stop_sending_all(&mut self) {
+        self.reads.clear();
+    }
+
     /// Puts data that waits into PDUs, as much as is to be sent next.
     pub(super) fn pump(&mut self) -> bool {
         let mut has_moved = false;

@@ -287,7 +287,7 @@ impl Session {
             match event {
                 Event::Done(report) => self.job_ended(report),
                 Event::Leave if self.phase == Phase::Serving => self.ask_to_log_out(),
-                Event::Leave => {}
+                Event::Leave => self.evict(),
                 Event::Expire => self.die(),
             }
         }
@@ -314,15 +314,19 @@ impl Session {
         has_moved
     }
 
-    fn ask_to_log_out(&mut self) {
-        self.phase = Phase::Parting;
+    /// The volume is taken away: the initiator has things in mind that are not there any more.
+    fn evict(&self) {
         if let Some(disk) =
             self.core.disk.as_ref().filter(|disk| disk.export.present_of().is_some())
             && !*self.stop.borrow()
         {
-            // The volume is taken away: what it has in mind of it is not what is there any more.
             self.core.context.sessions.evict(&disk.identity.target, &self.initiator);
         }
+    }
+
+    fn ask_to_log_out(&mut self) {
+        self.phase = Phase::Parting;
+        self.evict();
         let seconds = u16::try_from(self.core.context.limits.farewell.as_secs()).unwrap_or(0);
         self.core.sender.tell(&AsyncMessage {
             lun: Lun(0),

@@ -19,8 +19,8 @@ use wire::scsi::Identity;
 
 use super::IscsiContext;
 use super::unit::UnitId;
-use crate::Attachment;
 use crate::serving::{Export, attach};
+use crate::{Attachment, VolumeId};
 
 /// Names that are remembered.
 const NAMES_MAX: usize = 4096;
@@ -37,10 +37,12 @@ pub struct Targets {
     opened: RankedMutex<BTreeMap<String, Meaning>>,
 }
 
-/// The moment that a name came to mean.
+/// The moment that a name came to mean: of which volume, for another may get its name.
+type Moment = (VolumeId, Seq);
+
 #[derive(Debug)]
 struct Meaning {
-    seq: Seq,
+    moment: Moment,
     sessions: usize,
     last_used: Instant,
 }
@@ -81,6 +83,12 @@ impl Refusal {
     }
 }
 
+impl Meaning {
+    fn is_kept(&self, now: Instant) -> bool {
+        self.sessions > 0 || now - self.last_used < NAME_KEPT
+    }
+}
+
 impl Targets {
     /// The targets of the pool with this number, which begin with `base`; without one, with a name
     /// that no other pool has.
@@ -97,33 +105,32 @@ impl Targets {
         names::join(&self.base, volume, None)
     }
 
-    /// The meaning of a name that was opened before.
-    fn meaning(&self, name: &str) -> Option<Seq> {
-        self.opened.lock().get(name).map(|meaning| meaning.seq)
+    /// The meaning of a name that was opened before, and not too long ago.
+    fn meaning(&self, name: &str) -> Option<Moment> {
+        let now = Instant::now();
+        let opened = self.opened.lock();
+        opened.get(name).filter(|meaning| meaning.is_kept(now)).map(|meaning| meaning.moment)
     }
 
-    /// Enters a session that opened a name; the seq that the name means, if that is another, and
-    /// none if too many names are in use.
-    fn enter(&self, name: &str, seq: Seq) -> Result<(), Option<Seq>> {
+    /// Enters a session that opened a name; false if the name means something else, or too many
+    /// names are in use.
+    fn enter(&self, name: &str, moment: Moment) -> bool {
         let now = Instant::now();
         let mut opened = self.opened.lock();
+        if opened.get(name).is_some_and(|meaning| !meaning.is_kept(now)) {
+            opened.remove(name);
+        }
         if !opened.contains_key(name) && opened.len() >= NAMES_MAX {
-            let is_kept = |m: &Meaning| m.sessions > 0 || now - m.last_used < NAME_KEPT;
-            opened.retain(|_, meaning| is_kept(meaning));
+            opened.retain(|_, meaning| meaning.is_kept(now));
             if opened.len() >= NAMES_MAX {
-                return Err(None);
+                return false;
             }
         }
-        let fresh = Meaning { seq, sessions: 0, last_used: now };
+        let fresh = Meaning { moment, sessions: 0, last_used: now };
         let meaning = opened.entry(name.to_owned()).or_insert(fresh);
-        if meaning.sessions == 0 && now - meaning.last_used >= NAME_KEPT {
-            meaning.seq = seq;
-        }
-        if meaning.seq != seq {
-            return Err(Some(meaning.seq));
-        }
-        meaning.sessions += 1;
-        Ok(())
+        let is_same = meaning.moment == moment;
+        meaning.sessions += usize::from(is_same);
+        is_same
     }
 
     fn leave(&self, name: &str) {
@@ -180,42 +187,53 @@ pub(super) async fn open(
             targets.base
         ))));
     };
-    let mut meaning = targets.meaning(name);
-    loop {
-        let disk = match (&wanted.moment, meaning) {
-            (None, _) => wanted.volume.clone(),
-            (Some(_), Some(seq)) => format!("{}@seq:{}", wanted.volume, seq.0),
-            (Some(moment), None) => format!("{}@{moment}", wanted.volume),
-        };
-        let (export, attachment) = match attach(context, &disk, client).await? {
-            Ok(opened) => opened,
-            Err(error) => return Ok(Err(Refusal::not_found(error.0))),
-        };
-        let mut used = None;
-        if wanted.moment.is_some() {
-            let Some(seq) = export.moment() else {
-                return Ok(Err(Refusal::not_found("that is no moment of the past".to_owned())));
-            };
-            match targets.enter(name, seq) {
-                Ok(()) => {
-                    used = Some(Used { context: Arc::clone(context), name: name.to_owned() });
-                }
-                // Another login gave it its meaning meanwhile.
-                Err(Some(other)) => {
-                    meaning = Some(other);
-                    continue;
-                }
-                Err(None) => {
-                    let why = "too many names of moments are in use".to_owned();
-                    let status = LoginStatus::OUT_OF_RESOURCES;
-                    return Ok(Err(Refusal { status, why }));
-                }
-            }
-        }
-        let unit = (export.part_of().0, export.moment());
-        let identity = targets.identity(name, unit);
-        return Ok(Ok(Target { export, attachment, identity, unit, used }));
+    let Some(moment) = &wanted.moment else {
+        return Ok(match attach(context, &wanted.volume, client).await? {
+            Ok(opened) => Ok(target(targets, name, opened, None)),
+            Err(error) => Err(Refusal::not_found(error.0)),
+        });
+    };
+    let meaning = targets.meaning(name);
+    let disk = match meaning {
+        Some((_, seq)) => format!("{}@seq:{}", wanted.volume, seq.0),
+        None => format!("{}@{moment}", wanted.volume),
+    };
+    let opened = match attach(context, &disk, client).await? {
+        Ok(opened) => opened,
+        Err(error) => return Ok(Err(Refusal::not_found(error.0))),
+    };
+    let Some(seq) = opened.0.moment() else {
+        return Ok(Err(Refusal::not_found("that is no moment of the past".to_owned())));
+    };
+    let found = (opened.0.part_of().0, seq);
+    // The nearest moment that is there is another disk.
+    let said = moment.strip_prefix("seq:").map(|text| text.parse() == Ok(seq.0));
+    if meaning.is_some_and(|meaning| meaning != found) || said == Some(false) {
+        let why = "the moment that this name means can no longer be opened".to_owned();
+        return Ok(Err(Refusal::not_found(why)));
     }
+    // A name that says its moment needs no memory.
+    if said.is_some() {
+        return Ok(Ok(target(targets, name, opened, None)));
+    }
+    if !targets.enter(name, found) {
+        // Another login gave it its meaning meanwhile, or there are too many: it is tried again.
+        let why = "the name is being opened, or too many names of moments are in use".to_owned();
+        return Ok(Err(Refusal { status: LoginStatus::OUT_OF_RESOURCES, why }));
+    }
+    let used = Some(Used { context: Arc::clone(context), name: name.to_owned() });
+    Ok(Ok(target(targets, name, opened, used)))
+}
+
+fn target(
+    targets: &Targets,
+    name: &str,
+    (export, attachment): (Arc<dyn Export>, Attachment),
+    used: Option<Used>,
+) -> Target {
+    let unit = (export.part_of().0, export.moment());
+    let identity = targets.identity(name, unit);
+    Target { export, attachment, identity, unit, used }
 }
 
 impl Drop for Used {
@@ -226,19 +244,26 @@ impl Drop for Used {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use units::Seq;
 
-    use super::Targets;
+    use super::{NAME_KEPT, Targets};
 
     #[test]
     fn a_name_keeps_its_meaning_and_units_differ() {
         let targets = Targets::new(0x1234_5678_9abc_def0, None);
         let name = targets.name_of("Pg_data").expect("a name");
         assert_eq!(name, "iqn.2026-11.local.hindsight.12345678::1pg:0data");
-        assert_eq!(targets.enter("past", Seq(5)), Ok(()));
+        assert!(targets.enter("past", (1, Seq(5))));
         targets.leave("past");
-        assert_eq!(targets.enter("past", Seq(6)), Err(Some(Seq(5))));
-        assert_eq!(targets.meaning("past"), Some(Seq(5)));
+        assert!(!targets.enter("past", (1, Seq(6))) && !targets.enter("past", (2, Seq(5))));
+        assert_eq!(targets.meaning("past"), Some((1, Seq(5))));
+        // It was not in use for longer than names are kept.
+        let long_ago = Instant::now().checked_sub(NAME_KEPT).expect("a machine that ran so long");
+        targets.opened.lock().get_mut("past").expect("known").last_used = long_ago;
+        assert_eq!(targets.meaning("past"), None);
+        assert!(targets.enter("past", (2, Seq(6))));
         let identities = [(1, None), (2, None), (1, Some(Seq(5))), (1, Some(Seq(6)))]
             .map(|unit| targets.identity(&name, unit));
         for (index, one) in identities.iter().enumerate() {

@@ -151,7 +151,7 @@ impl Incoming {
         if pdu.data_sn != *data_sn || offset > end || bytes.len() > end - offset {
             return aborted(Code::CRC_ERROR);
         }
-        if offset != self.filled && offset < self.data.len() {
+        if offset != self.filled && self.filled < self.data.len() {
             return aborted(Code::CRC_ERROR);
         }
         *data_sn += 1;

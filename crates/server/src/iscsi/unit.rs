@@ -82,9 +82,12 @@ impl Units {
     /// A session on this unit.
     pub(super) fn join(&self, id: UnitId, port: Port) -> Nexus {
         let mut units = self.0.lock();
-        // Without a session nothing but registrations is worth keeping.
+        // Without a session nothing but registrations and a mode is worth keeping: an initiator
+        // that logs in again goes by what it set.
         let is_kept = |unit: &Arc<Unit>| {
-            Arc::strong_count(unit) > 1 || unit.has_registrations.load(Ordering::Acquire)
+            Arc::strong_count(unit) > 1
+                || unit.has_registrations.load(Ordering::Acquire)
+                || unit.mode.load(Ordering::Acquire) != 0
         };
         units.retain(|_, unit| is_kept(unit));
         let unit = Arc::clone(units.entry(id).or_default());
@@ -264,9 +267,10 @@ impl Nexus {
         let _ = reserved_by.compare_exchange(self.number, 0, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Resets the unit: its mode and reservation go, and all others are told.
+    /// Resets the unit: its mode and reservation go, and all others are told. A cache that was
+    /// switched off stays off: others of the unit go by that.
     pub(super) fn reset(&self, code: Code) {
-        self.unit.mode.store(0, Ordering::Release);
+        self.unit.mode.fetch_and(NO_CACHE, Ordering::AcqRel);
         self.unit.reserved_by.store(0, Ordering::Release);
         self.tell_others(code);
         self.attend(code);

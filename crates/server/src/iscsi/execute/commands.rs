@@ -99,7 +99,7 @@ impl Core {
         Step::Done
     }
 
-    fn synchronize(&mut self, received: &Received) -> Step {
+    pub(super) fn synchronize(&mut self, received: &Received) -> Step {
         if self.disk.as_ref().is_none_or(|disk| disk.export.present_of().is_none()) {
             return self.finish(received, Ended::Good);
         }

@@ -19,6 +19,9 @@ use super::super::task::{Function, FunctionEnd};
 use super::Step;
 use crate::serving::Group;
 
+/// Functions of a session that are under way, at most.
+const FUNCTIONS_MAX: usize = 16;
+
 impl Core {
     pub(super) fn nop_out(&mut self, nop: &NopOut, data: &[u8]) {
         // One without a tag answers a question of ours: that it was heard is enough.
@@ -37,6 +40,12 @@ impl Core {
         let tag = request.task_tag;
         let nothing = Numbers::default();
         let response = |result| TaskResponse { result, task_tag: tag, numbers: nothing };
+        // Each is remembered until what it ends has ended. A tag is one command's or function's.
+        let is_known = self.tasks.all.contains_key(&tag);
+        if is_known || self.tasks.functions.len() >= FUNCTIONS_MAX {
+            self.sender.task_response(&response(TaskResult::REJECTED));
+            return Step::Done;
+        }
         if request.lun.number() != UNIT.number() && !is_for_all(request.function) {
             self.sender.task_response(&response(TaskResult::NO_LUN));
             return Step::Done;
@@ -66,6 +75,10 @@ impl Core {
         }
         // One that is not known was answered, or never came.
         let is_single = request.function == TaskFunction::ABORT_TASK;
+        if !is_single {
+            // Answers that were not sent yet are not wanted either.
+            self.sender.stop_sending_all();
+        }
         let is_known = self.abort(&tags);
         let result = match is_single && is_known.is_none() {
             true => TaskResult::NO_TASK,
@@ -104,6 +117,7 @@ impl Core {
     /// Another session has all tasks of this one aborted, for the so manieth time.
     pub(in super::super) fn abort_all(&mut self, number: u64) {
         let tags: Vec<Tag> = self.tasks.all.keys().copied().collect();
+        self.sender.stop_sending_all();
         let waits_for = self.abort(&tags).unwrap_or_default();
         let end = FunctionEnd::Told(number);
         self.tasks.functions.push(Function { end, waits_for, waits_for_others: false });

@@ -168,7 +168,8 @@ impl Core {
                 self.take_write(received, write, payload, group)
             }
             Command::WriteAndVerify { range, .. } => {
-                let write = self.write_of(received, &range, payload.len(), false);
+                // It is on the medium when it is answered.
+                let write = self.write_of(received, &range, payload.len(), true);
                 self.take_write(received, write, payload, group)
             }
             Command::Verify { range, check, .. } => self.compare(received, range, check, payload),
@@ -179,8 +180,14 @@ impl Core {
             Command::OrWrite(transfer) => self.or_write(received, &transfer, payload),
             Command::Unmap { .. } => self.unmap(received, &payload.list()),
             Command::ModeSelect { is_ten, list_bytes } => {
-                let ended = self.mode_select(is_ten, list_bytes, &payload.list());
-                self.finish(received, ended)
+                let had_cache = self.disk().nexus.mode().write_cache;
+                match self.mode_select(is_ten, list_bytes, &payload.list()) {
+                    // Nobody flushes any more: what was written before is flushed now.
+                    Ended::Good if had_cache && !self.disk().nexus.mode().write_cache => {
+                        self.synchronize(received)
+                    }
+                    ended => self.finish(received, ended),
+                }
             }
             Command::PersistentReserveOut { action, kind, list_bytes } => {
                 let changed = OutList::decode(list_bytes, &payload.list())

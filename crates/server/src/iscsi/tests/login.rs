@@ -15,7 +15,8 @@ fn a_login_is_refused_with_the_status_that_says_why() {
     let cases: &[(&[(&str, &str)], LoginStatus)] = &[
         (&[target], LoginStatus::MISSING_PARAMETER),
         (&[NAME], LoginStatus::MISSING_PARAMETER),
-        (&[("InitiatorName", "me"), target], LoginStatus::INITIATOR_ERROR),
+        (&[("InitiatorName", "me, you"), target], LoginStatus::INITIATOR_ERROR),
+        (&[("InitiatorName", "iqn.1991-05.com.example:My_Host"), target], LoginStatus::SUCCESS),
         (&[NAME, ("TargetName", &unknown)], LoginStatus::NOT_FOUND),
         (&[NAME, ("TargetName", "iqn.2026-11.org.other:disk")], LoginStatus::NOT_FOUND),
         (&[NAME, target, ("SessionType", "Odd")], LoginStatus::SESSION_TYPE),
