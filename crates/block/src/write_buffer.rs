@@ -40,6 +40,8 @@ mod mark;
 mod parts;
 mod shared;
 mod table;
+#[cfg(test)]
+mod tests;
 mod watched;
 mod words;
 
@@ -320,14 +322,10 @@ impl Inner {
         };
         drop(table);
         let words = memory.words(slot);
-        let outcome = match needed {
-            true => self.write_out(memory, slot, window),
-            false => {
-                forget_dirty(words, first, end.max(first));
-                Ok(())
-            }
-        };
+        let outcome = if needed { self.write_out(memory, slot, window) } else { Ok(()) };
         if outcome.is_ok() {
+            // Some may wait again, as something else of the window was replaced meanwhile.
+            forget_dirty(words, first, end.max(first));
             self.lock().forget(slot, (first, end.max(first)));
         }
         self.end_busy(slot, &outcome);
