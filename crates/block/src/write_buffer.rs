@@ -197,6 +197,7 @@ impl Inner {
     ) -> io::Result<bool> {
         let length = length_of(slices);
         if self.below.was_changed() {
+            Inner::check(&self.lock())?;
             // The media say themselves whether they take this one.
             self.lock().forget_clean();
             let at = window * WINDOW_BYTES + within as u64;
@@ -339,7 +340,7 @@ impl Inner {
         for (slot, window) in there {
             let begin = window * WINDOW_BYTES;
             let first = offset.max(begin) - begin;
-            let end = (offset + length).min(begin + WINDOW_BYTES) - begin;
+            let end = offset.saturating_add(length).min(begin + WINDOW_BYTES) - begin;
             let part = (window, size(first), size(end - first));
             self.give_up(&*memory.slots, slot, part, needed)?;
         }
@@ -426,7 +427,9 @@ impl Inner {
         if memory.is_some() && self.below.was_changed() {
             self.lock().forget_clean();
         }
-        let is_one = length > 0 && offset / WINDOW_BYTES == (offset + (length - 1)) / WINDOW_BYTES;
+        let is_one = end.is_some()
+            && length > 0
+            && offset / WINDOW_BYTES == (offset + (length - 1)) / WINDOW_BYTES;
         let looks = |_: &&Memory| is_one || self.lock().has_within(offset, length);
         let Some(memory) = memory.filter(looks) else {
             return below(offset, buffer);

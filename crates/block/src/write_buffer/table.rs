@@ -21,7 +21,7 @@ const LOOKED_MAX: usize = 64;
 
 /// The windows of a range that is not empty.
 fn windows(offset: u64, length: u64) -> RangeInclusive<u64> {
-    offset / WINDOW_BYTES..=(offset + (length - 1)) / WINDOW_BYTES
+    offset / WINDOW_BYTES..=offset.saturating_add(length - 1) / WINDOW_BYTES
 }
 
 #[derive(Debug)]
@@ -340,7 +340,7 @@ impl Table {
 
     /// A range has its space no more.
     pub(super) fn discarded(&mut self, offset: u64, length: u64) {
-        let end = offset + length;
+        let end = offset.saturating_add(length);
         while let Some((&at, &to)) = self.allocated.range(..end).next_back() {
             if to <= offset {
                 break;
