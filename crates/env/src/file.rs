@@ -27,7 +27,11 @@ const TELL_HOLES: [u64; 4] = [0x0102_1994, 0xef53, 0x5846_5342, 0x9123_683e];
 
 /// File systems on which space that was reserved is there, and writes past the page cache are what
 /// they say: ext4 and XFS. One that copies on write takes new space for the same place.
-const WRITE_DIRECT: [u64; 2] = [0xef53, 0x5846_5342];
+const WRITE_DIRECT: [u64; 2] = [EXT4, 0x5846_5342];
+/// ext2 and ext3 call themselves the same.
+const EXT4: u64 = 0xef53;
+/// A file that ext4 keeps in extents.
+const EXT4_EXTENTS: u32 = 0x0008_0000;
 /// Offsets, lengths and addresses of writes past the page cache are multiples of it.
 const DIRECT_ALIGNMENT: u64 = 4096;
 /// Writes of fewer bytes go by way of the page cache: a flush soon writes them with others.
@@ -115,7 +119,9 @@ impl FileMedia {
             _ if is_file && !WRITE_DIRECT.contains(&kind) => {
                 Err(format!("{name} is on a file system other than ext4 and XFS"))
             }
-            true if !can_reserve(&file) => Err(format!("{name}: no space can be reserved for it")),
+            true if !can_reserve(&file, kind) => {
+                Err(format!("{name}: no space can be reserved for it"))
+            }
             _ => open_direct(&file).map_err(|e| format!("{name} has no direct I/O: {e}")),
         };
         Ok(FileMedia {
@@ -336,9 +342,11 @@ fn check_cut(had: u64, there: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether space can be reserved on its file system: that of its first block, which has it.
-fn can_reserve(file: &File) -> bool {
-    rustix::fs::fallocate(file, FallocateFlags::empty(), 0, 1).is_ok()
+/// Whether space can be reserved for it: where ext4 keeps it in extents, as XFS keeps all. Nothing of
+/// it is changed to find out.
+fn can_reserve(file: &File, kind: u64) -> bool {
+    let has_extents = |flags: rustix::fs::IFlags| flags.bits() & EXT4_EXTENTS != 0;
+    kind != EXT4 || rustix::fs::ioctl_getflags(file).is_ok_and(has_extents)
 }
 
 /// The same file past the page cache.

@@ -23,6 +23,6 @@ fn the_shipped_unit_serves_freezes_reaches_disks_and_lets_a_group_in() -> Result
         return Ok(());
     }
     ensure!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    ensure!(said.matches("ok: ").count() == 8, "{said}");
+    ensure!(said.matches("ok: ").count() == 9, "{said}");
     Ok(())
 }
