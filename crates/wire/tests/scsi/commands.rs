@@ -181,6 +181,9 @@ fn fields_that_are_not_served_are_pointed_at() {
     }
 }
 
+/// WRITE ATOMIC is decoded, and is not listed before a server carries it out.
+const NOT_LISTED: u8 = 0x9c;
+
 #[test]
 fn operations_that_are_not_served_are_unknown() {
     let unknown = Err(Sense::illegal(Code::INVALID_OPCODE));
@@ -195,7 +198,8 @@ fn operations_that_are_not_served_are_unknown() {
         let mut bytes = [0; 16];
         bytes[0] = opcode;
         let is_listed = COMMANDS.iter().any(|command| command.opcode == opcode);
-        assert_eq!(decode::command(&bytes) != unknown, is_listed, "{opcode:#x}");
+        let is_known = is_listed || opcode == NOT_LISTED;
+        assert_eq!(decode::command(&bytes) != unknown, is_known, "{opcode:#x}");
     }
 }
 
@@ -212,7 +216,7 @@ fn all_that_is_listed_is_served() {
             let mut of = COMMANDS.iter().filter(|command| command.opcode == opcode);
             let is_listed = of.any(|command| command.action == Some(u16::from(action)));
             let is_plain = COMMANDS.iter().any(|c| c.opcode == opcode && c.action.is_none());
-            if !is_plain {
+            if !is_plain && opcode != NOT_LISTED {
                 assert_eq!(decode::command(&bytes).is_ok(), is_listed, "{opcode:#x} {action:#x}");
             }
         }
@@ -228,7 +232,7 @@ fn supported(question: OpcodeQuestion, timeouts: bool) -> Result<Vec<u8>, Sense>
 fn supported_operation_codes_have_their_known_bytes() {
     use OpcodeQuestion::{All, Either, Opcode, ServiceAction};
     let all = supported(All, false).expect("an answer");
-    assert_eq!(all[..12], hex("000001b8 00 00 0000 00 00 0006"));
+    assert_eq!(all[..12], hex("000001b0 00 00 0000 00 00 0006"));
     assert_eq!(all.len(), 4 + 8 * COMMANDS.len());
     let all = supported(All, true).expect("an answer");
     assert_eq!(all.len(), 4 + 20 * COMMANDS.len());
