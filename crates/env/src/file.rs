@@ -342,8 +342,8 @@ fn check_cut(had: u64, there: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether space can be reserved for it: where ext4 keeps it in extents, as XFS keeps all. Nothing of
-/// it is changed to find out.
+/// Whether space can be reserved for it: where ext4 keeps it in extents, as XFS keeps all. Nothing
+/// of it is changed to find out.
 fn can_reserve(file: &File, kind: u64) -> bool {
     let has_extents = |flags: rustix::fs::IFlags| flags.bits() & EXT4_EXTENTS != 0;
     kind != EXT4 || rustix::fs::ioctl_getflags(file).is_ok_and(has_extents)
