@@ -2,15 +2,15 @@
 //! large writes past the page cache.
 //!
 //! A page that the page cache has not got costs more than the device does. So a range of the media
-//! that is written from its beginning on (a *window*) gets a *slot* of memory, which is used again
+//! that is written from its beginning on (a *piece*) gets a *slot* of memory, which is used again
 //! and again. What is written there is acknowledged, as a write to the page cache is: the death of
 //! the process takes nothing of it, for the next one to open the media puts it there first. A sync
 //! writes what waits, and syncs the media.
 //!
 //! Invariants
 //! 1. A byte that was acknowledged is on the media, or its grain has a bit in the words of the slot
-//!    of its window, at every instant.
-//! 2. A slot is given another window only when no bit of it is set and nobody has it pinned.
+//!    of its piece, at every instant.
+//! 2. A slot is given another piece only when no bit of it is set and nobody has it pinned.
 //! 3. One thread at a time writes a slot to the media (`is_busy`).
 //! 4. Only ranges that were allocated wait: the media have room for them.
 //! 5. While a memory may have what the media lack, the mark on the media says so.
@@ -22,19 +22,20 @@ use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use env::{GRAIN_BYTES, Media, SharedMemory, WINDOW_BYTES};
+use env::{GRAIN_BYTES, Media, PIECE_BYTES, SharedMemory};
 use format::write_buffer::Mark;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use self::changes::Changes;
 use self::parts::{parts, slices_of};
 use self::shared::Shared;
 use self::table::Table;
-use self::watched::Watched;
 use self::words::{
-    begin_writing, end_writing, forget_dirty, runs, set_dirty, set_window, set_writing,
+    begin_writing, end_writing, forget_dirty, runs, set_dirty, set_piece, set_writing,
     undo_writing, writing,
 };
 
+mod changes;
 mod handle;
 mod mark;
 mod parts;
@@ -42,14 +43,13 @@ mod shared;
 mod table;
 #[cfg(test)]
 mod tests;
-mod watched;
 mod words;
 
 pub use handle::WriteBuffer;
 pub use mark::Found;
 pub use shared::{BufferStatus, WriteBuffers};
 
-/// Slots without a window that are kept ready.
+/// Slots without a piece that are kept ready.
 const FREE_SLOTS: usize = 16;
 
 /// What was counted since the media were opened.
@@ -71,7 +71,9 @@ struct Memory {
 
 /// Media with a write buffer over them, as the threads that write what waits see it.
 struct Inner {
-    below: Watched,
+    below: Arc<dyn Media>,
+    /// Made of what is below by us.
+    changes: Changes,
     shared: Arc<Shared>,
     found: Found,
     memory: OnceLock<Memory>,
@@ -79,19 +81,14 @@ struct Inner {
     /// A slot is busy no more.
     ended: Condvar,
     counters: Counters,
+    /// Held by a thread that writes what waits.
+    turn: Mutex<()>,
     /// Why it is not used.
     off: Mutex<Option<String>>,
 }
 
-/// The grains of a part of a window; none if it has some only in part.
-fn grains(within: usize, length: usize) -> Option<(usize, usize)> {
-    let grain = GRAIN_BYTES as usize;
-    let is_whole = within.is_multiple_of(grain) && length.is_multiple_of(grain);
-    is_whole.then_some((within / grain, (within + length) / grain))
-}
-
-/// The grains of which a part of a window has any byte.
-fn grains_around(within: usize, length: usize) -> (usize, usize) {
+/// The grains of which a part of a piece has any byte.
+fn grains_of(within: usize, length: usize) -> (usize, usize) {
     let grain = GRAIN_BYTES as usize;
     (within / grain, (within + length).div_ceil(grain))
 }
@@ -104,15 +101,17 @@ impl Inner {
     /// Puts what a process that died left to be written to its media; the buffer is not used yet.
     fn over(below: Arc<dyn Media>, shared: Arc<Shared>) -> io::Result<Inner> {
         let found = mark::recover(&*below, &*shared.memories)?;
-        let (off, below) = (below.why_no_buffer(), Watched::new(below));
+        let (off, changes) = (below.why_no_buffer(), Changes::of(&*below));
         Ok(Inner {
             below,
+            changes,
             shared,
             found,
             memory: OnceLock::new(),
             table: Mutex::new(Table::default()),
             ended: Condvar::new(),
             counters: Counters::default(),
+            turn: Mutex::new(()),
             off: Mutex::new(off),
         })
     }
@@ -123,7 +122,7 @@ impl Inner {
         if off.is_some() || self.memory.get().is_some() || self.shared.slots_max() == 0 {
             return;
         }
-        match mark::begin(&self.below, &self.shared) {
+        match self.changes.make(|| mark::begin(&*self.below, &self.shared)) {
             // It has no label: it may get one.
             Ok(None) => {}
             Ok(Some(memory)) => {
@@ -146,33 +145,33 @@ impl Inner {
         }
     }
 
-    /// The slot that is to have a part of a window, pinned; none if it goes to the media.
+    /// The slot that is to have a part of a piece, pinned; none if it goes to the media.
     fn slot_for(
         &self,
         memory: &dyn SharedMemory,
-        (window, within): (u64, usize),
+        (piece, within): (u64, usize),
         length: usize,
     ) -> io::Result<Option<(usize, MutexGuard<'_, Table>)>> {
-        let at = window * WINDOW_BYTES + within as u64;
+        let at = piece * PIECE_BYTES + within as u64;
         let mut table = self.lock();
         Inner::check(&table)?;
-        let is_whole = grains(within, length).is_some();
+        let is_whole = [within, length].iter().all(|n| n.is_multiple_of(GRAIN_BYTES as usize));
         let may_wait = is_whole && table.is_allocated(at, length as u64);
-        let slot = match table.slot_of(window) {
+        let slot = match table.slot_of(piece) {
             Some(slot) if may_wait => slot,
             Some(slot) => {
                 // It goes past the slot, which has to forget what it has there.
-                let has_any = table.has_any(slot, grains_around(within, length));
+                let has_any = table.has_any(slot, grains_of(within, length));
                 drop(table);
                 if has_any {
-                    self.give_up(memory, slot, (window, within, length), true)?;
+                    self.give_up(memory, slot, (piece, within, length), true)?;
                 }
                 return Ok(None);
             }
             None if !may_wait || within > 0 => return Ok(None),
-            None => match table.take(window) {
+            None => match table.take(piece) {
                 Some(slot) => {
-                    set_window(memory.words(slot), window);
+                    set_piece(memory.words(slot), piece);
                     slot
                 }
                 None => {
@@ -188,25 +187,25 @@ impl Inner {
         Ok(Some((slot, table)))
     }
 
-    /// Puts a part of a window into its slot; `false` if it has none and gets none.
+    /// Puts a part of a piece into its slot; `false` if it has none and gets none.
     fn put(
         &self,
         memory: &dyn SharedMemory,
-        (window, within): (u64, usize),
+        (piece, within): (u64, usize),
         slices: &[IoSlice<'_>],
     ) -> io::Result<bool> {
         let length = length_of(slices);
-        if self.below.was_changed() {
+        if self.changes.are_of_others(&*self.below) {
             Inner::check(&self.lock())?;
             // The media say themselves whether they take this one.
             self.lock().forget_clean();
-            let at = window * WINDOW_BYTES + within as u64;
+            let at = piece * PIECE_BYTES + within as u64;
             self.give_up_range(at, length as u64, true)?;
             return Ok(false);
         }
-        let there = self.slot_for(memory, (window, within), length)?;
+        let there = self.slot_for(memory, (piece, within), length)?;
         let Some((slot, mut table)) = there else { return Ok(false) };
-        let (first, end) = grains_around(within, length);
+        let (first, end) = grains_of(within, length);
         let is_needed = table.has_any(slot, (first, end));
         if is_needed {
             table.begin_overwrite(slot);
@@ -235,13 +234,13 @@ impl Inner {
     }
 
     /// Has the right to write a slot to the media, once nobody else has; none if it is not this
-    /// window's any more.
-    fn take_busy(&self, slot: usize, window: u64) -> Option<MutexGuard<'_, Table>> {
+    /// piece's any more.
+    fn take_busy(&self, slot: usize, piece: u64) -> Option<MutexGuard<'_, Table>> {
         let mut table = self.lock();
-        while table.slot_of(window) == Some(slot) && table.is_busy(slot) {
+        while table.slot_of(piece) == Some(slot) && table.is_busy(slot) {
             self.ended.wait(&mut table);
         }
-        if table.slot_of(window) != Some(slot) {
+        if table.slot_of(piece) != Some(slot) {
             return None;
         }
         table.set_busy(slot, true);
@@ -260,7 +259,7 @@ impl Inner {
     }
 
     /// Writes what of a slot waits to the media. The caller has made it busy.
-    fn write_out(&self, memory: &dyn SharedMemory, slot: usize, window: u64) -> io::Result<()> {
+    fn write_out(&self, memory: &dyn SharedMemory, slot: usize, piece: u64) -> io::Result<()> {
         let words = memory.words(slot);
         let before = self.lock().overwrites(slot);
         begin_writing(words);
@@ -273,8 +272,8 @@ impl Inner {
             set_writing(words, first, end);
             let part = first * grain..end * grain;
             written += part.len() as u64;
-            let at = window * WINDOW_BYTES + part.start as u64;
-            outcome = memory.put(slot, part, &self.below, at);
+            let at = piece * PIECE_BYTES + part.start as u64;
+            outcome = self.changes.make(|| memory.put(slot, part, &*self.below, at));
             if outcome.is_err() {
                 break;
             }
@@ -294,38 +293,38 @@ impl Inner {
     }
 
     /// Writes a slot to the media, if it has anything that waits.
-    fn write_slot(&self, memory: &dyn SharedMemory, slot: usize, window: u64) -> io::Result<()> {
-        let Some(mut table) = self.take_busy(slot, window) else { return Ok(()) };
+    fn write_slot(&self, memory: &dyn SharedMemory, slot: usize, piece: u64) -> io::Result<()> {
+        let Some(mut table) = self.take_busy(slot, piece) else { return Ok(()) };
         let waits = table.take_dirty(slot);
         drop(table);
-        let outcome = if waits { self.write_out(memory, slot, window) } else { Ok(()) };
+        let outcome = if waits { self.write_out(memory, slot, piece) } else { Ok(()) };
         self.end_busy(slot, &outcome);
         outcome
     }
 
-    /// Forgets a part of a window, so that what is written past the slot counts. What waits of it
+    /// Forgets a part of a piece, so that what is written past the slot counts. What waits of it
     /// is written before, or forgotten as well if it is not `needed` any more.
     fn give_up(
         &self,
         memory: &dyn SharedMemory,
         slot: usize,
-        (window, within, length): (u64, usize, usize),
+        (piece, within, length): (u64, usize, usize),
         needed: bool,
     ) -> io::Result<()> {
-        let Some(mut table) = self.take_busy(slot, window) else { return Ok(()) };
+        let Some(mut table) = self.take_busy(slot, piece) else { return Ok(()) };
         if needed {
             table.take_dirty(slot);
         }
         let grain = GRAIN_BYTES as usize;
         let (first, end) = match needed {
-            true => grains_around(within, length),
+            true => grains_of(within, length),
             false => (within.div_ceil(grain), (within + length) / grain),
         };
         drop(table);
         let words = memory.words(slot);
-        let outcome = if needed { self.write_out(memory, slot, window) } else { Ok(()) };
+        let outcome = if needed { self.write_out(memory, slot, piece) } else { Ok(()) };
         if outcome.is_ok() {
-            // Some may wait again, as something else of the window was replaced meanwhile.
+            // Some may wait again, as something else of the piece was replaced meanwhile.
             forget_dirty(words, first, end.max(first));
             self.lock().forget(slot, (first, end.max(first)));
         }
@@ -337,22 +336,27 @@ impl Inner {
     fn give_up_range(&self, offset: u64, length: u64, needed: bool) -> io::Result<()> {
         let Some(memory) = self.memory.get() else { return Ok(()) };
         let there = self.lock().slots_within(offset, length);
-        for (slot, window) in there {
-            let begin = window * WINDOW_BYTES;
+        for (slot, piece) in there {
+            let begin = piece * PIECE_BYTES;
             let first = offset.max(begin) - begin;
-            let end = offset.saturating_add(length).min(begin + WINDOW_BYTES) - begin;
-            let part = (window, size(first), size(end - first));
+            let end = offset.saturating_add(length).min(begin + PIECE_BYTES) - begin;
+            let part = (piece, size(first), size(end - first));
             self.give_up(&*memory.slots, slot, part, needed)?;
         }
         Ok(())
     }
 
-    /// Writes one slot that is full or has waited long; whether there was one.
-    fn write_one(&self) -> bool {
+    /// Writes one slot that is full or has waited long; whether there was one. Where there are
+    /// others one thread at a time does: media that hang keep the rest of the threads for others.
+    fn write_one(&self, has_others: bool) -> bool {
         let Some(memory) = self.memory.get() else { return false };
-        let Some((slot, window)) = self.lock().next_listed() else { return false };
+        let turn = self.turn.try_lock();
+        if has_others && turn.is_none() {
+            return false;
+        }
+        let Some((slot, piece)) = self.lock().next_listed() else { return false };
         // A failure is kept, and told to the next who writes or syncs.
-        let _ = self.write_slot(&*memory.slots, slot, window);
+        let _ = self.write_slot(&*memory.slots, slot, piece);
         true
     }
 
@@ -373,7 +377,7 @@ impl Inner {
     /// Comes into use, and lists what has waited long; whether anything waits.
     fn tick(&self) -> bool {
         self.begin();
-        let is_lost = |memory: &Memory| !memory.slots.is_named();
+        let is_lost = |memory: &Memory| !memory.slots.is_there();
         if self.memory.get().is_some_and(is_lost) {
             // Somebody removed it: a kill would take what waits from now on.
             self.lock().is_closing = true;
@@ -381,25 +385,32 @@ impl Inner {
         self.lock().tick()
     }
 
-    /// Reads a part of a window: from the slot, as far as that has it.
+    /// Reads a part of a piece: from the slot, as far as that has it.
     fn read_part(
         &self,
         memory: &dyn SharedMemory,
-        (window, within): (u64, usize),
+        (piece, within): (u64, usize),
         buffer: &mut [u8],
         below: &mut dyn FnMut(u64, &mut [u8]) -> io::Result<bool>,
     ) -> io::Result<bool> {
-        let at = window * WINDOW_BYTES + within as u64;
+        let at = piece * PIECE_BYTES + within as u64;
         let length = buffer.len();
         let there = {
             let mut table = self.lock();
-            table.slot_of(window).map(|slot| {
+            table.slot_of(piece).map(|slot| {
                 let there = table.valid_runs(slot, within, length);
                 table.pin(slot);
                 (slot, there)
             })
         };
         let Some((slot, there)) = there else { return below(at, buffer) };
+        if self.changes.are_of_others(&*self.below) {
+            let mut table = self.lock();
+            table.unpin(slot);
+            table.forget_clean();
+            drop(table);
+            return self.read_part(memory, (piece, within), buffer, below);
+        }
         let is_all = there[..] == [(within, within + length)];
         let mut outcome = if is_all { Ok(true) } else { below(at, buffer) };
         if let Ok(true) = outcome {
@@ -424,21 +435,18 @@ impl Inner {
         let length = buffer.len() as u64;
         let end = offset.checked_add(length).filter(|&end| end <= self.len_bytes());
         let memory = self.memory.get().filter(|_| end.is_some());
-        if memory.is_some() && self.below.was_changed() {
-            self.lock().forget_clean();
-        }
         let is_one = end.is_some()
             && length > 0
-            && offset / WINDOW_BYTES == (offset + (length - 1)) / WINDOW_BYTES;
+            && offset / PIECE_BYTES == (offset + (length - 1)) / PIECE_BYTES;
         let looks = |_: &&Memory| is_one || self.lock().has_within(offset, length);
         let Some(memory) = memory.filter(looks) else {
             return below(offset, buffer);
         };
         let mut rest = buffer;
-        for (window, within, length) in parts(offset, length) {
+        for (piece, within, length) in parts(offset, length) {
             let (part, after) = rest.split_at_mut(length);
             rest = after;
-            if !self.read_part(&*memory.slots, (window, within), part, below)? {
+            if !self.read_part(&*memory.slots, (piece, within), part, below)? {
                 return Ok(false);
             }
         }
@@ -464,7 +472,7 @@ impl Inner {
         let Some(memory) = self.memory.get() else { return };
         self.shared.give_back(memory.slots.slots());
         if self.sync().is_ok() {
-            mark::end(&self.below, &*self.shared.memories, &memory.mark);
+            mark::end(&*self.below, &*self.shared.memories, &memory.mark);
         }
     }
 
@@ -477,9 +485,9 @@ impl Inner {
             media: self.below.name().to_owned(),
             is_used: self.memory.get().is_some() && !table.is_closing,
             off,
-            place: self.memory.get().map(|memory| memory.mark.place.clone()),
-            slots_bytes: table.slot_count() as u64 * WINDOW_BYTES,
-            waiting_bytes: table.dirty_count() as u64 * WINDOW_BYTES,
+            memory: self.memory.get().map(|memory| memory.slots.name()),
+            slots_bytes: table.slot_count() as u64 * PIECE_BYTES,
+            waiting_bytes: table.dirty_count() as u64 * PIECE_BYTES,
             buffered_bytes: count(&self.counters.buffered),
             written_bytes: count(&self.counters.written),
             passed_by_bytes: count(&self.counters.passed_by),
@@ -489,7 +497,7 @@ impl Inner {
 }
 
 fn size(n: u64) -> usize {
-    usize::try_from(n).expect("within a window")
+    usize::try_from(n).expect("within a piece")
 }
 
 impl Media for Inner {
@@ -498,7 +506,7 @@ impl Media for Inner {
     }
 
     fn lengthen(&self, len_bytes: Option<u64>) -> io::Result<u64> {
-        self.below.lengthen(len_bytes)
+        self.changes.make(|| self.below.lengthen(len_bytes))
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
@@ -514,13 +522,14 @@ impl Media for Inner {
         let length = length_of(slices) as u64;
         let end = offset.checked_add(length).filter(|&end| end <= self.len_bytes());
         let Some(memory) = self.memory.get().filter(|_| end.is_some()) else {
-            return self.below.write_at(offset, slices);
+            return self.changes.make(|| self.below.write_at(offset, slices));
         };
         let mut done = 0;
-        for (window, within, length) in parts(offset, length) {
+        for (piece, within, length) in parts(offset, length) {
             let part = slices_of(slices, done..done + length);
-            if !self.put(&*memory.slots, (window, within), &part)? {
-                self.below.write_at(window * WINDOW_BYTES + within as u64, &part)?;
+            if !self.put(&*memory.slots, (piece, within), &part)? {
+                let at = piece * PIECE_BYTES + within as u64;
+                self.changes.make(|| self.below.write_at(at, &part))?;
             }
             done += length;
         }
@@ -530,7 +539,7 @@ impl Media for Inner {
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
         Inner::check(&self.lock())?;
         self.give_up_range(offset, length_of(slices) as u64, true)?;
-        self.below.write_durable(offset, slices)
+        self.changes.make(|| self.below.write_durable(offset, slices))
     }
 
     fn why_no_buffer(&self) -> Option<String> {
@@ -555,8 +564,8 @@ impl Media for Inner {
         if let Some(memory) = self.memory.get() {
             Inner::check(&self.lock())?;
             let waiting = self.lock().waiting();
-            for (slot, window) in waiting {
-                self.write_slot(&*memory.slots, slot, window)?;
+            for (slot, piece) in waiting {
+                self.write_slot(&*memory.slots, slot, piece)?;
             }
             Inner::check(&self.lock())?;
         }
@@ -564,7 +573,7 @@ impl Media for Inner {
     }
 
     fn allocate(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
-        self.below.allocate(offset, length_bytes)?;
+        self.changes.make(|| self.below.allocate(offset, length_bytes))?;
         self.lock().allocated(offset, length_bytes);
         Ok(())
     }
@@ -572,7 +581,7 @@ impl Media for Inner {
     fn discard(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
         self.lock().discarded(offset, length_bytes);
         self.give_up_range(offset, length_bytes, false)?;
-        self.below.discard(offset, length_bytes)
+        self.changes.make(|| self.below.discard(offset, length_bytes))
     }
 
     fn name(&self) -> &str {

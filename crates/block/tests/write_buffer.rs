@@ -4,14 +4,14 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use env::{Media, WINDOW_BYTES};
+use env::{Media, PIECE_BYTES};
 use format::label::{AREA_BYTES, Label, Member, MemberStanding};
 use hindsight_block::{Found, WriteBuffer, WriteBuffers};
 use sim::{Failure, Op, Random, SimEntropy, SimMedia, SimMemories};
 use units::WallTime;
 
-const WINDOWS: u64 = 6;
-const LEN_BYTES: u64 = AREA_BYTES + WINDOWS * WINDOW_BYTES + 4096;
+const PIECES: u64 = 6;
+const LEN_BYTES: u64 = AREA_BYTES + PIECES * PIECE_BYTES + 4096;
 const GRAIN: u64 = 64;
 
 /// A machine with one media that has a label.
@@ -58,7 +58,7 @@ impl Machine {
         let entropy = SimEntropy::new(self.seed << 16 | self.starts);
         let memories = Box::new(self.memories.clone());
         let all = WriteBuffers::new(memories, Box::new(entropy));
-        all.set_memory_bytes(slots * WINDOW_BYTES);
+        all.set_memory_bytes(slots * PIECE_BYTES);
         let buffer = all.over(Arc::clone(&self.media) as _).expect("opened");
         Process { all, buffer }
     }
@@ -163,9 +163,9 @@ impl Oracle {
 }
 
 fn a_write(random: &mut Random, tails: &mut [u64]) -> (u64, Vec<u8>) {
-    let window = random.below(WINDOWS);
-    let begin = AREA_BYTES + window * WINDOW_BYTES;
-    let tail = &mut tails[window as usize];
+    let piece = random.below(PIECES);
+    let begin = AREA_BYTES + piece * PIECE_BYTES;
+    let tail = &mut tails[piece as usize];
     let grain = if random.chance(50) { 1 } else { GRAIN };
     let length = match random.below(4) {
         0 => (1 + random.below(40)) * GRAIN,
@@ -176,11 +176,11 @@ fn a_write(random: &mut Random, tails: &mut [u64]) -> (u64, Vec<u8>) {
     let length = length.max(grain);
     let offset = match random.below(10) {
         0 => begin,
-        1 => begin + random.below(WINDOW_BYTES) / grain * grain,
+        1 => begin + random.below(PIECE_BYTES) / grain * grain,
         _ => begin + *tail,
     };
     let length = length.min(LEN_BYTES - 4096 - offset);
-    *tail = (offset + length - begin) % WINDOW_BYTES;
+    *tail = (offset + length - begin) % PIECE_BYTES;
     let stamp = random.next_u64() | 0x0101_0101_0101_0101;
     let bytes = (0..length).map(|i| stamp.to_le_bytes()[(i % 8) as usize] ^ (i >> 3) as u8);
     (offset, bytes.collect())
@@ -192,7 +192,7 @@ struct Story {
     machine: Machine,
     process: Option<Process>,
     oracle: Oracle,
-    tails: [u64; WINDOWS as usize],
+    tails: [u64; PIECES as usize],
     /// The write that the machine stopped in.
     begun: Option<(u64, Vec<u8>)>,
 }
@@ -200,14 +200,14 @@ struct Story {
 impl Story {
     fn new(seed: u64) -> Story {
         let (random, machine) = (Random::new(seed), machine_of(seed));
-        let (oracle, tails) = (Oracle::new(), [0; WINDOWS as usize]);
+        let (oracle, tails) = (Oracle::new(), [0; PIECES as usize]);
         let mut story = Story { random, machine, process: None, oracle, tails, begun: None };
         story.start();
         story
     }
 
     fn start(&mut self) {
-        let slots = self.random.below(WINDOWS + 2);
+        let slots = self.random.below(PIECES + 2);
         self.process = Some(self.machine.start(slots));
     }
 
@@ -255,18 +255,18 @@ impl Story {
     }
 
     fn discard(&mut self) -> bool {
-        let offset = AREA_BYTES + self.random.below(WINDOWS * WINDOW_BYTES);
-        let length = self.random.below(WINDOW_BYTES * 2).min(LEN_BYTES - offset);
+        let offset = AREA_BYTES + self.random.below(PIECES * PIECE_BYTES);
+        let length = self.random.below(PIECE_BYTES * 2).min(LEN_BYTES - offset);
         let outcome = self.buffer().discard(offset, length);
         self.oracle.discard(offset as usize..(offset + length) as usize);
         outcome.is_err()
     }
 
     fn allocate(&mut self) -> bool {
-        let window = self.random.below(WINDOWS);
-        let at = AREA_BYTES + window * WINDOW_BYTES;
-        let count = 1 + self.random.below(WINDOWS - window);
-        self.buffer().allocate(at, count * WINDOW_BYTES).is_err()
+        let piece = self.random.below(PIECES);
+        let at = AREA_BYTES + piece * PIECE_BYTES;
+        let count = 1 + self.random.below(PIECES - piece);
+        self.buffer().allocate(at, count * PIECE_BYTES).is_err()
     }
 
     /// The threads of the server do some of their work.
@@ -361,7 +361,7 @@ fn with_something_that_waits(machine: &mut Machine) -> (Process, Vec<u8>) {
     process.all.tick();
     // The first that finds no slot has some made.
     assert!(!process.all.grow(), "nobody needs one");
-    process.buffer.allocate(AREA_BYTES, WINDOW_BYTES).expect("there is space");
+    process.buffer.allocate(AREA_BYTES, PIECE_BYTES).expect("there is space");
     write(&*process.buffer, AREA_BYTES, &[0; 128]).expect("written");
     while process.all.grow() {}
     let bytes = vec![0x5a; 70_000 / GRAIN as usize * GRAIN as usize];
@@ -424,7 +424,7 @@ fn after_a_write_that_failed_reads_go_on_and_a_start_has_all_of_it() {
     machine.media.fail(Failure::once(Op::Write));
     process.buffer.sync().expect_err("the write fails");
     process.buffer.sync().expect_err("a sync after it says nothing of what failed");
-    write(&*process.buffer, AREA_BYTES + WINDOW_BYTES, &bytes).expect_err("writes are refused");
+    write(&*process.buffer, AREA_BYTES + PIECE_BYTES, &bytes).expect_err("writes are refused");
     process.buffer.write_durable(0, &[IoSlice::new(&[1; 512])]).expect_err("these as well");
     assert!(!process.all.write_some() && process.all.tick(), "it is not tried again");
     assert_eq!(read(&*process.buffer, AREA_BYTES, bytes.len()), bytes);
@@ -439,46 +439,92 @@ fn after_a_write_that_failed_reads_go_on_and_a_start_has_all_of_it() {
 fn what_was_not_allocated_or_finds_no_slot_goes_to_the_media() {
     let mut machine = machine_of(4);
     let (process, bytes) = with_something_that_waits(&mut machine);
-    for window in 1..WINDOWS {
-        let at = AREA_BYTES + window * WINDOW_BYTES;
-        if window > 1 {
-            process.buffer.allocate(at, WINDOW_BYTES).expect("there is space");
+    for piece in 1..PIECES {
+        let at = AREA_BYTES + piece * PIECE_BYTES;
+        if piece > 1 {
+            process.buffer.allocate(at, PIECE_BYTES).expect("there is space");
         }
         write(&*process.buffer, at, &bytes).expect("written");
         // Three of the four slots are left, for what was allocated.
-        let waits = (2..5).contains(&window);
-        assert_eq!(read(&*machine.media, at, 4) == [0; 4], waits, "{window}");
+        let waits = (2..5).contains(&piece);
+        assert_eq!(read(&*machine.media, at, 4) == [0; 4], waits, "{piece}");
         assert_eq!(read(&*process.buffer, at, bytes.len()), bytes);
     }
     process.buffer.sync().expect("synced");
-    let at = AREA_BYTES + 5 * WINDOW_BYTES;
+    let at = AREA_BYTES + 5 * PIECE_BYTES;
     write(&*process.buffer, at, &[7; 128]).expect("a slot that has nothing to be written");
     assert_eq!(read(&*process.buffer, at, 130), [vec![7; 128], vec![0x5a; 2]].concat());
     assert_eq!(read(&*machine.media, at, 1), [0x5a], "it waits");
 }
 
-/// Threads that write, read, sync, discard and write durably, each in its own part of a file, with
-/// threads that write what waits beside them and little memory: windows are shared by two writers.
 #[test]
-fn many_threads_over_a_real_file_read_what_they_wrote_last() {
-    const PARTS: u64 = 8;
-    const PART_BYTES: u64 = 3 * WINDOW_BYTES / 2;
+fn a_memory_that_somebody_removes_has_nothing_that_waits_any_more() {
+    let mut machine = machine_of(5);
+    let (process, bytes) = with_something_that_waits(&mut machine);
+    machine.memories.clear();
+    assert!(process.all.tick(), "it waits still");
+    while process.all.write_some() {}
+    assert_eq!(read(&*machine.media, AREA_BYTES, bytes.len()), bytes, "a kill takes nothing");
+    write(&*process.buffer, AREA_BYTES + bytes.len() as u64, &[3; 256]).expect("written");
+    assert_eq!(read(&*machine.media, AREA_BYTES + bytes.len() as u64, 256), [3; 256]);
+    let status = process.all.status().swap_remove(0);
+    assert!(!status.is_used && status.off.is_some_and(|why| why.contains("removed")));
+}
+
+/// A labelled file under a write buffer, where there can be one.
+fn over_a_file(
+    bytes: u64,
+    slots: u64,
+) -> Option<(tempfile::TempDir, WriteBuffers, Arc<WriteBuffer>)> {
     let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("member");
-    let media = env::FileMedia::create(&path, AREA_BYTES + PARTS * PART_BYTES).expect("made");
+    let media = env::FileMedia::create(&folder.path().join("member"), bytes).expect("made");
     let mut area = vec![0; 1 << 16];
     machine_of(1).media.read_at(0, &mut area).expect("a label");
     media.write_at(0, &[IoSlice::new(&area)]).expect("labelled");
     let memories = Box::new(env::Tmpfs::new(std::path::Path::new("/dev/shm")));
-    let all = WriteBuffers::new(memories, Box::new(SimEntropy::new(std::process::id().into())));
-    all.set_memory_bytes(7 * WINDOW_BYTES);
+    let all = WriteBuffers::new(memories, Box::new(env::RealEntropy::default()));
+    all.set_memory_bytes(slots * PIECE_BYTES);
     let buffer = all.over(Arc::new(media)).expect("opened");
     all.tick();
     if let Some(why) = all.status()[0].off.clone() {
         println!("no write buffer here: {why}");
-        return;
+        return None;
     }
-    buffer.allocate(AREA_BYTES, PARTS * PART_BYTES).expect("there is space");
+    buffer.allocate(AREA_BYTES, bytes - AREA_BYTES).expect("there is space");
+    Some((folder, all, buffer))
+}
+
+#[test]
+fn a_read_sees_what_somebody_else_wrote_to_the_file() {
+    let over = over_a_file(AREA_BYTES + 2 * PIECE_BYTES, 2);
+    let Some((folder, all, buffer)) = over else { return };
+    write(&*buffer, AREA_BYTES, &[1; 128]).expect("written");
+    while all.grow() {}
+    write(&*buffer, AREA_BYTES, &[1; 8192]).expect("written");
+    buffer.sync().expect("synced");
+    let file = std::fs::File::options().write(true).open(folder.path().join("member"));
+    let file = file.expect("it is there");
+    for byte in 2..40 {
+        assert_eq!(read(&*buffer, AREA_BYTES + 4096, 2), [byte - 1; 2]);
+        std::os::unix::fs::FileExt::write_all_at(&file, &[byte; 2], AREA_BYTES + 4096)
+            .expect("written");
+        assert_eq!(read(&*buffer, AREA_BYTES + 4096, 2), [byte; 2]);
+        // In the slot again.
+        write(&*buffer, AREA_BYTES, &[byte; 8192]).expect("written");
+        write(&*buffer, AREA_BYTES, &[byte; 8192]).expect("written");
+        buffer.sync().expect("synced");
+    }
+}
+
+/// Threads that write, read, sync, discard and write durably, each in its own part of a file, with
+/// threads that write what waits beside them and little memory: pieces are shared by two writers.
+#[test]
+fn many_threads_over_a_real_file_read_what_they_wrote_last() {
+    const PARTS: u64 = 8;
+    const PART_BYTES: u64 = 3 * PIECE_BYTES / 2;
+    let Some((folder, all, buffer)) = over_a_file(AREA_BYTES + PARTS * PART_BYTES, 7) else {
+        return;
+    };
     let is_over = std::sync::atomic::AtomicBool::new(false);
     let models: Vec<Vec<u8>> = std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -504,7 +550,7 @@ fn many_threads_over_a_real_file_read_what_they_wrote_last() {
     let status = all.status().swap_remove(0);
     assert!(status.buffered_bytes > 64 << 20, "{status:?}");
     drop(buffer);
-    let file = env::FileMedia::open(&path).expect("closed, and open again");
+    let file = env::FileMedia::open(&folder.path().join("member")).expect("closed, and open again");
     for (part, model) in (0..).zip(&models) {
         let found = read(&file, AREA_BYTES + part * PART_BYTES, model.len());
         assert!(found == *model, "part {part}");

@@ -27,8 +27,7 @@ pub use ranked::{Held, RankedGuard, RankedMutex, RankedReadGuard, RankedRwLock, 
 pub use read_only::{FileIdentity, Files, NoFiles, ReadOnlyFile, RealFiles};
 pub use real::{RealClock, RealEntropy};
 pub use shared_memory::{
-    GRAIN_BYTES, MAP_WORDS, Owner, SLOT_WORDS, SharedMemories, SharedMemory, SlotWords,
-    WINDOW_BYTES,
+    GRAIN_BYTES, MAP_WORDS, Owner, PIECE_BYTES, SLOT_WORDS, SharedMemories, SharedMemory, SlotWords,
 };
 pub use tmpfs::Tmpfs;
 

@@ -1,8 +1,8 @@
 //! Memory that outlives the process, but not the machine: where a write buffer keeps what was
 //! acknowledged and has not been written to its media yet.
 //!
-//! It is a number of slots. Each has the bytes of a window of the media and, in words that change
-//! atomically, which window that is and which of its grains the media lack.
+//! It is a number of slots. Each has the bytes of a piece of the media and, in words that change
+//! atomically, which piece that is and which of its grains the media lack.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -10,19 +10,21 @@ use std::sync::atomic::AtomicU64;
 
 use crate::Media;
 
-/// Bytes of a window: a range of media that begins at a multiple of it.
-pub const WINDOW_BYTES: u64 = 1 << 20;
+/// Bytes of a piece: a range of media that begins at a multiple of it.
+pub const PIECE_BYTES: u64 = 1 << 20;
 /// Bytes of a grain: what one bit of a slot's words is for. Places in logs are multiples of it.
 pub const GRAIN_BYTES: u64 = 64;
-/// Words of one bit for each grain of a window.
-pub const MAP_WORDS: usize = (WINDOW_BYTES / GRAIN_BYTES) as usize / 64;
-/// Words of a slot: its window, what is to be written, what is being written.
+/// Words of one bit for each grain of a piece.
+pub const MAP_WORDS: usize = (PIECE_BYTES / GRAIN_BYTES) as usize / 64;
+/// Words of a slot: its piece, what is to be written, what is being written.
 pub const SLOT_WORDS: usize = 1 + 2 * MAP_WORDS;
 
 /// Slots of memory that is found again after the process has died.
 pub trait SharedMemory: Send + Sync {
+    /// A name for people.
+    fn name(&self) -> String;
     /// Whether the next process would find it: nobody removed it.
-    fn is_named(&self) -> bool;
+    fn is_there(&self) -> bool;
     /// The slots that there are; their number only rises.
     fn slots(&self) -> usize;
     /// Makes another slot, with words of zeros.
@@ -69,31 +71,21 @@ pub struct Owner {
 pub trait SharedMemories: Send + Sync {
     /// Says this start of the machine: memories do not outlive it.
     fn boot(&self) -> u128;
-    /// Where [`SharedMemories::create`] would put a memory; why there can be none otherwise.
-    ///
-    /// # Errors
-    /// A sentence for people.
-    fn place(&self, tag: u128) -> Result<String, String>;
     /// Makes one of no slots.
     ///
     /// # Errors
-    /// Those of the system.
-    fn create(
-        &self,
-        place: &str,
-        owner: Owner,
-        slots_max: usize,
-    ) -> io::Result<Box<dyn SharedMemory>>;
+    /// Those of the system, and where nothing would outlive the process; they say which memory.
+    fn create(&self, owner: Owner, slots_max: usize) -> io::Result<Box<dyn SharedMemory>>;
     /// Finds one that a process left.
     ///
     /// # Errors
-    /// Those of the system; `InvalidData` when it is no memory, or another's.
-    fn open(&self, place: &str, owner: Owner) -> io::Result<Option<Box<dyn SharedMemory>>>;
+    /// Those of the system; `InvalidData` when it is no memory, or is for other media.
+    fn open(&self, owner: Owner) -> io::Result<Option<Box<dyn SharedMemory>>>;
     /// Removes one that is needed no more.
     ///
     /// # Errors
     /// Those of the system.
-    fn remove(&self, place: &str) -> io::Result<()>;
+    fn remove(&self, tag: u128) -> io::Result<()>;
 }
 
 /// The words of a slot. At every instant what is to be written and what is being written are

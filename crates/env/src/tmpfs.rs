@@ -1,7 +1,7 @@
 //! Shared memory that is a file on a tmpfs: it is there as long as the machine runs.
 //!
 //! The file begins with a page that says whose it is; then come the slots, each two pages with its
-//! words and then the bytes of a window. A slot's memory is reserved before it is touched, so a
+//! words and then the bytes of a piece. A slot's memory is reserved before it is touched, so a
 //! tmpfs that is full is an error of [`SharedMemory::grow`] and no signal.
 
 #![expect(unsafe_code, reason = "the file is mapped; what is said of it stands beside each use")]
@@ -20,14 +20,14 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::locked::LockedFile;
 use crate::shared_memory::{
-    Owner, SLOT_WORDS, SharedMemories, SharedMemory, SlotWords, WINDOW_BYTES,
+    Owner, PIECE_BYTES, SLOT_WORDS, SharedMemories, SharedMemory, SlotWords,
 };
 use crate::{Media, file};
 
 const PAGE_BYTES: usize = 4096;
-/// Bytes before the window in a slot: its words.
+/// Bytes before the piece in a slot: its words.
 const WORDS_BYTES: usize = 2 * PAGE_BYTES;
-const SLOT_BYTES: usize = WORDS_BYTES + WINDOW_BYTES as usize;
+const SLOT_BYTES: usize = WORDS_BYTES + PIECE_BYTES as usize;
 const _: () = assert!(SLOT_WORDS * 8 <= WORDS_BYTES);
 /// `HINDWMEM`, as bytes.
 const MAGIC: u64 = u64::from_le_bytes(*b"HINDWMEM");
@@ -53,6 +53,18 @@ impl Tmpfs {
     #[must_use]
     pub fn new(dir: &Path) -> Tmpfs {
         Tmpfs { dir: dir.to_owned() }
+    }
+
+    fn path(&self, tag: u128) -> PathBuf {
+        self.dir.join(format!("{NAME}{tag:032x}"))
+    }
+
+    /// Fails where files do not outlive the process alone.
+    fn check(&self) -> io::Result<()> {
+        match u64::try_from(rustix::fs::statfs(&self.dir)?.f_type) {
+            Ok(TMPFS_MAGIC) => Ok(()),
+            _ => Err(io::Error::new(io::ErrorKind::Unsupported, "it is on no tmpfs")),
+        }
     }
 
     /// Gives back the memory of slots that have nothing to be written, of memories that no process
@@ -83,7 +95,7 @@ fn trim(path: &Path) -> io::Result<()> {
         if words[1..].iter().all(|&word| word == 0) {
             // Its words stay, so that who looks at them needs no memory for that.
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            rustix::fs::fallocate(&*file, flags, at + WORDS_BYTES as u64, WINDOW_BYTES)?;
+            rustix::fs::fallocate(&*file, flags, at + WORDS_BYTES as u64, PIECE_BYTES)?;
         }
     }
     file.write_all_at(&1_u64.to_le_bytes(), (TRIMMED_WORD * 8) as u64)
@@ -96,48 +108,44 @@ impl SharedMemories for Tmpfs {
         u128::from_str_radix(&digits, 16).unwrap_or(0)
     }
 
-    fn place(&self, tag: u128) -> Result<String, String> {
-        let dir = self.dir.display();
-        let found = rustix::fs::statfs(&self.dir).map_err(|e| format!("{dir}: {e}"))?;
-        if u64::try_from(found.f_type) != Ok(TMPFS_MAGIC) {
-            return Err(format!("{dir} is no tmpfs"));
-        }
-        Ok(self.dir.join(format!("{NAME}{tag:032x}")).display().to_string())
+    fn create(&self, owner: Owner, slots_max: usize) -> io::Result<Box<dyn SharedMemory>> {
+        let path = self.path(owner.tag);
+        let made = self.check().and_then(|()| {
+            let mut options = OpenOptions::new();
+            let options = options.read(true).write(true).create_new(true).mode(0o600);
+            let file = held(options.open(&path)?)?;
+            TmpfsMemory::make(file, path.clone(), owner, slots_max).inspect_err(|_| {
+                let _ = std::fs::remove_file(&path);
+            })
+        });
+        Ok(Box::new(made.map_err(|e| of(&path, &e))?))
     }
 
-    fn create(
-        &self,
-        place: &str,
-        owner: Owner,
-        slots_max: usize,
-    ) -> io::Result<Box<dyn SharedMemory>> {
-        let options =
-            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).clone();
-        let file = held(options.open(place)?)?;
-        let made = TmpfsMemory::make(file, owner, slots_max);
-        if made.is_err() {
-            let _ = std::fs::remove_file(place);
-        }
-        Ok(Box::new(made?))
-    }
-
-    fn open(&self, place: &str, owner: Owner) -> io::Result<Option<Box<dyn SharedMemory>>> {
-        let file = match OpenOptions::new().read(true).write(true).open(place) {
+    fn open(&self, owner: Owner) -> io::Result<Option<Box<dyn SharedMemory>>> {
+        let path = self.path(owner.tag);
+        let file = match OpenOptions::new().read(true).write(true).open(&path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(e),
+            Err(e) => return Err(of(&path, &e)),
         };
-        // Another's may be in use, and locked for as long as that is.
-        if owner_in(&read_head(&file)?) != owner {
-            return Err(wrong("it is for another file: this one is a copy, or was put back"));
-        }
-        let file = held(file)?;
-        Ok(Some(Box::new(TmpfsMemory::found(file)?)))
+        let found = || {
+            // Another's may be in use, and locked for as long as that is.
+            if owner_in(&read_head(&file)?) != owner {
+                return Err(wrong("it is for another file: this one is a copy, or was put back"));
+            }
+            TmpfsMemory::found(held(file)?, path.clone())
+        };
+        Ok(Some(Box::new(found().map_err(|e| of(&path, &e))?)))
     }
 
-    fn remove(&self, place: &str) -> io::Result<()> {
-        std::fs::remove_file(place)
+    fn remove(&self, tag: u128) -> io::Result<()> {
+        std::fs::remove_file(self.path(tag))
     }
+}
+
+/// An error with the file that it is of.
+fn of(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// Locks a memory of ours: others hold it for an instant (`Tmpfs::trim`).
@@ -149,6 +157,7 @@ fn held(file: File) -> io::Result<LockedFile> {
 /// A memory that is mapped.
 struct TmpfsMemory {
     file: LockedFile,
+    path: PathBuf,
     map: *mut u8,
     map_bytes: usize,
     slots_max: usize,
@@ -163,7 +172,12 @@ unsafe impl Send for TmpfsMemory {}
 unsafe impl Sync for TmpfsMemory {}
 
 impl TmpfsMemory {
-    fn make(file: LockedFile, owner: Owner, slots_max: usize) -> io::Result<TmpfsMemory> {
+    fn make(
+        file: LockedFile,
+        path: PathBuf,
+        owner: Owner,
+        slots_max: usize,
+    ) -> io::Result<TmpfsMemory> {
         let bytes = PAGE_BYTES + slots_max * SLOT_BYTES;
         file.set_len(bytes as u64)?;
         rustix::fs::fallocate(&*file, FallocateFlags::empty(), 0, PAGE_BYTES as u64)?;
@@ -172,10 +186,10 @@ impl TmpfsMemory {
         let head = [MAGIC, VERSION, slots_max as u64, 0, tag[0], tag[1], media[0], media[1], 0];
         let bytes: Vec<u8> = head.iter().flat_map(|word| word.to_le_bytes()).collect();
         file.write_all_at(&bytes, 0)?;
-        TmpfsMemory::found(file)
+        TmpfsMemory::found(file, path)
     }
 
-    fn found(file: LockedFile) -> io::Result<TmpfsMemory> {
+    fn found(file: LockedFile, path: PathBuf) -> io::Result<TmpfsMemory> {
         let head = read_head(&file)?;
         let (slots_max, slots) = (usize_of(head[2]), usize_of(head[SLOTS_WORD]));
         let map_bytes = PAGE_BYTES + slots_max * SLOT_BYTES;
@@ -187,6 +201,7 @@ impl TmpfsMemory {
         };
         Ok(TmpfsMemory {
             file,
+            path,
             map: map.cast(),
             map_bytes,
             slots_max,
@@ -195,9 +210,9 @@ impl TmpfsMemory {
         })
     }
 
-    /// Where a part of a slot's window is in the file.
+    /// Where a part of a slot's piece is in the file.
     fn place(&self, slot: usize, part: &Range<usize>) -> usize {
-        assert!(slot < self.slots() && part.end <= WINDOW_BYTES as usize, "within a slot");
+        assert!(slot < self.slots() && part.end <= PIECE_BYTES as usize, "within a slot");
         PAGE_BYTES + slot * SLOT_BYTES + WORDS_BYTES + part.start
     }
 }
@@ -210,7 +225,11 @@ impl Drop for TmpfsMemory {
 }
 
 impl SharedMemory for TmpfsMemory {
-    fn is_named(&self) -> bool {
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn is_there(&self) -> bool {
         self.file.metadata().is_ok_and(|found| found.nlink() > 0)
     }
 
@@ -332,18 +351,18 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::Tmpfs;
-    use crate::shared_memory::{Owner, SharedMemories, WINDOW_BYTES};
+    use crate::shared_memory::{Owner, PIECE_BYTES, SharedMemories};
 
     #[test]
     fn a_dead_process_leaves_its_words_and_what_waits_and_no_more() {
         let folder = tempfile::tempdir_in("/dev/shm").expect("a tmpfs");
         let memories = Tmpfs::new(folder.path());
         let owner = Owner { tag: 7 << 64 | 8, media: 9 << 64 | 10 };
-        let place = memories.place(owner.tag).expect("a tmpfs");
-        let memory = memories.create(&place, owner, 3).expect("made");
+        let memory = memories.create(owner, 3).expect("made");
+        let place = memory.name();
         for slot in 0..3 {
             memory.grow().expect("there is memory");
-            let bytes = vec![slot as u8 + 1; WINDOW_BYTES as usize];
+            let bytes = vec![slot as u8 + 1; PIECE_BYTES as usize];
             let is_needed = slot == 1;
             memory.write(slot, 0, &[IoSlice::new(&bytes)], is_needed).expect("written");
         }
@@ -355,26 +374,29 @@ mod tests {
         memories.trim();
         let used = || std::fs::metadata(&place).expect("there").blocks() * 512;
         assert!(used() > 3 << 20);
-        for other in [Owner { tag: 1, ..owner }, Owner { media: 1, ..owner }] {
-            let refused = memories.open(&place, other).err().map(|e| e.kind());
-            assert_eq!(refused, Some(io::ErrorKind::InvalidData));
-        }
+        let other = Owner { media: 1, ..owner };
+        assert_eq!(memories.open(other).err().map(|e| e.kind()), Some(io::ErrorKind::InvalidData));
+        let name = |tag: u128| folder.path().join(format!("hindsight-write-{tag:032x}"));
+        std::fs::hard_link(name(owner.tag), name(1)).expect("another name");
+        let other = Owner { tag: 1, ..owner };
+        assert_eq!(memories.open(other).err().map(|e| e.kind()), Some(io::ErrorKind::InvalidData));
+        memories.remove(1).expect("removed");
         drop(memory);
         memories.trim();
         assert!((2 << 20..3 << 20).contains(&used()), "{} bytes", used());
-        let found = memories.open(&place, owner).expect("ours").expect("there");
+        let found = memories.open(owner).expect("ours").expect("there");
         assert_eq!(found.slots(), 3);
         let words = |slot: usize, word: usize| found.words(slot)[word].load(Ordering::Acquire);
         assert_eq!((words(0, 0), words(0, 256), words(1, 512), words(2, 0)), (5, 1 << 63, 1, 0));
         for (slot, byte) in [(0, 1), (1, 2), (2, 0)] {
             let mut bytes = vec![9; 8192];
-            found.read(slot, WINDOW_BYTES as usize - 8192, &mut bytes).expect("read");
+            found.read(slot, PIECE_BYTES as usize - 8192, &mut bytes).expect("read");
             assert!(bytes.iter().all(|&b| b == byte), "slot {slot}");
         }
-        assert!(found.is_named());
-        memories.remove(&place).expect("removed");
-        assert!(!found.is_named());
-        assert!(memories.open(&place, owner).expect("nothing").is_none());
+        assert!(found.is_there());
+        memories.remove(owner.tag).expect("removed");
+        assert!(!found.is_there());
+        assert!(memories.open(owner).expect("nothing").is_none());
     }
 
     #[test]
@@ -382,14 +404,16 @@ mod tests {
         let folder = tempfile::tempdir_in("/dev/shm").expect("a tmpfs");
         let memories = Tmpfs::new(folder.path());
         let owner = Owner { tag: 1, media: 2 };
-        let place = memories.place(1).expect("a tmpfs");
-        drop(memories.create(&place, owner, 2).expect("made"));
+        let memory = memories.create(owner, 2).expect("made");
+        let place = memory.name();
+        drop(memory);
         let file = std::fs::File::options().write(true).open(&place).expect("there");
         for length in [0, 8, 4096, 1 << 20] {
             file.set_len(length).expect("cut");
-            let error = memories.open(&place, owner).err().map(|e| e.kind());
+            let error = memories.open(owner).err().map(|e| e.kind());
             assert_eq!(error, Some(io::ErrorKind::InvalidData), "{length}");
         }
-        Tmpfs::new(Path::new("/")).place(1).expect_err("no tmpfs");
+        let refused = Tmpfs::new(Path::new("/proc")).create(owner, 2).err().map(|e| e.kind());
+        assert_eq!(refused, Some(io::ErrorKind::Unsupported), "no tmpfs");
     }
 }

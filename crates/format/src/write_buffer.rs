@@ -18,12 +18,9 @@ pub mod layout {
     pub(crate) const TAG: Field = Field::new("tag", 16, 16);
     pub(crate) const BOOT: Field = Field::new("boot", 32, 16);
     pub(crate) const ADDRESS: Field = Field::new("address", 48, 8);
-    pub(crate) const ZERO: Field = Field::new("zero", 56, 6);
-    pub(crate) const PLACE_BYTES: Field = Field::new("place_bytes", 62, 2);
-    pub(crate) const PLACE: Field = Field::new("place", 64, 448);
+    pub(crate) const ZERO: Field = Field::new("zero", 56, 456);
     /// In order.
-    pub const FIELDS: &[Field] =
-        &[MAGIC, CRC, FORMAT_VERSION, TAG, BOOT, ADDRESS, ZERO, PLACE_BYTES, PLACE];
+    pub const FIELDS: &[Field] = &[MAGIC, CRC, FORMAT_VERSION, TAG, BOOT, ADDRESS, ZERO];
     const _: () = assert!(tile(FIELDS, BYTES));
 }
 
@@ -34,33 +31,24 @@ const SALT: u32 = u32::from_le_bytes(*b"wbuf");
 pub const OFFSET: u64 = 384 << 10;
 /// Bytes of it: a sector, which is written whole or not at all.
 pub const BYTES: usize = layout::BYTES;
-/// The longest name of a place, in bytes.
-pub const PLACE_BYTES_MAX: usize = layout::PLACE.bytes;
-
 /// A mark.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The random number of the memory.
     pub tag: u128,
     /// The start of the machine in which it was made.
     pub boot: u128,
-    /// Where the memory is.
-    pub place: String,
 }
 
 impl Mark {
-    /// Its bytes. Asserts that the place is not too long.
+    /// Its bytes.
     pub fn encode(&self) -> [u8; BYTES] {
-        assert!(self.place.len() <= PLACE_BYTES_MAX, "a place that fits");
         let mut b = [0; BYTES];
         put(&mut b, layout::MAGIC, MAGIC);
         put(&mut b, layout::FORMAT_VERSION, u64::from(FORMAT_VERSION));
         put_u128(&mut b, layout::TAG, self.tag);
         put_u128(&mut b, layout::BOOT, self.boot);
         put(&mut b, layout::ADDRESS, OFFSET);
-        put(&mut b, layout::PLACE_BYTES, self.place.len() as u64);
-        let place = layout::PLACE.offset..layout::PLACE.offset + self.place.len();
-        b[place].copy_from_slice(self.place.as_bytes());
         let crc = structure_crc(SALT, &b, layout::CRC);
         put(&mut b, layout::CRC, u64::from(crc));
         b
@@ -79,16 +67,6 @@ impl Mark {
         verify_zero(place, b, layout::ZERO)?;
         let address = get(b, layout::ADDRESS);
         place.require(address == OFFSET, "its own address", address)?;
-        let length = get(b, layout::PLACE_BYTES);
-        place.require(length <= PLACE_BYTES_MAX as u64, "a place of at most 448 bytes", length)?;
-        let end = layout::PLACE.offset + usize::try_from(length).expect("checked");
-        let text = std::str::from_utf8(&b[layout::PLACE.offset..end]);
-        place.require(text.is_ok(), "a place in UTF-8", length)?;
-        place.require(b[end..].iter().all(|&byte| byte == 0), "zeros after it", length)?;
-        Ok(Mark {
-            tag: get_u128(b, layout::TAG),
-            boot: get_u128(b, layout::BOOT),
-            place: text.unwrap_or_default().to_owned(),
-        })
+        Ok(Mark { tag: get_u128(b, layout::TAG), boot: get_u128(b, layout::BOOT) })
     }
 }

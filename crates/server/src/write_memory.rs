@@ -54,7 +54,8 @@ pub(crate) fn media_at(path: &Path) -> io::Result<Arc<dyn Media>> {
             tracing::info!(%member, bytes, "{text}");
         }
         Found::Restarted => {
-            let text = "the machine stopped under the server; what was not flushed then is gone";
+            let text = "the machine stopped, or the pool was moved, under a server that was not \
+                        stopped: what was not flushed then is gone";
             tracing::warn!(%member, "{text}");
         }
         Found::Lost(why) => {
@@ -79,67 +80,40 @@ pub(crate) fn status() -> Vec<BufferStatus> {
 #[derive(Debug)]
 pub(crate) struct WriteBufferCollector;
 
-/// A number of a write buffer.
-struct Metric {
-    name: &'static str,
-    help: &'static str,
-    rises: bool,
-    value: fn(&BufferStatus) -> u64,
-}
-
-const METRICS: [Metric; 6] = [
-    Metric {
-        name: "hindsight_write_buffer_members",
-        help: "Members whose writes wait in a write buffer",
-        rises: false,
-        value: |status| u64::from(status.is_used),
-    },
-    Metric {
-        name: "hindsight_write_buffer_bytes",
-        help: "Memory of the write buffers",
-        rises: false,
-        value: |status| status.slots_bytes,
-    },
-    Metric {
-        name: "hindsight_write_buffer_waiting_bytes",
-        help: "Memory of write buffers in which something waits to be written",
-        rises: false,
-        value: |status| status.waiting_bytes,
-    },
-    Metric {
-        name: "hindsight_write_buffer_taken_bytes",
-        help: "Bytes that were put into write buffers",
-        rises: true,
-        value: |status| status.buffered_bytes,
-    },
-    Metric {
-        name: "hindsight_write_buffer_written_bytes",
-        help: "Bytes that were written from write buffers",
-        rises: true,
-        value: |status| status.written_bytes,
-    },
-    Metric {
-        name: "hindsight_write_buffer_passed_bytes",
-        help: "Bytes that found a write buffer full and went to the page cache",
-        rises: true,
-        value: |status| status.passed_by_bytes,
-    },
-];
-
 impl Collector for WriteBufferCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let all = BUFFERS.status();
-        for metric in METRICS {
-            let sum = all.iter().map(metric.value).sum::<u64>();
-            let encode = |encoder: &mut DescriptorEncoder<'_>, value: &dyn EncodeMetric| {
-                let kind = value.metric_type();
-                let descriptor = encoder.encode_descriptor(metric.name, metric.help, None, kind)?;
-                value.encode(descriptor)
-            };
-            match metric.rises {
-                true => encode(&mut encoder, &ConstCounter::new(sum))?,
-                false => encode(&mut encoder, &ConstGauge::new(sum))?,
-            }
+        let sum = |value: fn(&BufferStatus) -> u64| all.iter().map(value).sum::<u64>();
+        for (name, help, value) in [
+            (
+                "members",
+                "Members whose writes wait in a write buffer",
+                sum(|one| u64::from(one.is_used)),
+            ),
+            ("bytes", "Memory of the write buffers", sum(|one| one.slots_bytes)),
+            (
+                "waiting_bytes",
+                "Memory of write buffers in which something waits to be written",
+                sum(|one| one.waiting_bytes),
+            ),
+        ] {
+            let gauge = ConstGauge::new(value);
+            let name = format!("hindsight_write_buffer_{name}");
+            gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
+        }
+        for (name, help, value) in [
+            ("taken", "Bytes that were put into write buffers", sum(|one| one.buffered_bytes)),
+            ("written", "Bytes that were written from write buffers", sum(|one| one.written_bytes)),
+            (
+                "passed",
+                "Bytes that found a write buffer full and went to the page cache",
+                sum(|one| one.passed_by_bytes),
+            ),
+        ] {
+            let counter = ConstCounter::new(value);
+            let name = format!("hindsight_write_buffer_{name}_bytes");
+            let kind = counter.metric_type();
+            counter.encode(encoder.encode_descriptor(&name, help, None, kind)?)?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use env::{Media, Owner, SLOT_WORDS, SharedMemories, SharedMemory, SlotWords, WINDOW_BYTES};
+use env::{Media, Owner, PIECE_BYTES, SLOT_WORDS, SharedMemories, SharedMemory, SlotWords};
 use parking_lot::Mutex;
 
 use crate::pages::PAGE_BYTES;
@@ -24,7 +24,7 @@ struct Slot {
 impl Slot {
     fn new() -> Slot {
         let words = Box::new(std::array::from_fn(|_| AtomicU64::new(0)));
-        Slot { words, bytes: Mutex::new(vec![0; WINDOW_BYTES as usize]) }
+        Slot { words, bytes: Mutex::new(vec![0; PIECE_BYTES as usize]) }
     }
 
     fn copy(&self) -> Slot {
@@ -62,9 +62,9 @@ impl Content {
 
 /// All that is left when a process ends.
 struct State {
-    memories: Mutex<BTreeMap<String, Arc<Content>>>,
+    memories: Mutex<BTreeMap<u128, Arc<Content>>>,
     /// As they were when the process was killed.
-    left: Mutex<Option<BTreeMap<String, Arc<Content>>>>,
+    left: Mutex<Option<BTreeMap<u128, Arc<Content>>>>,
     machine_stopped: Arc<AtomicBool>,
     boot: AtomicU64,
     /// Writes into slots that succeed still; the one after them ends the process.
@@ -79,9 +79,8 @@ impl State {
         if is_dead {
             let mut left = self.left.lock();
             if left.is_none() {
-                let copy = |(place, content): (&String, &Arc<Content>)| {
-                    (place.clone(), Arc::new(content.copy()))
-                };
+                let copy =
+                    |(&tag, content): (&u128, &Arc<Content>)| (tag, Arc::new(content.copy()));
                 *left = Some(self.memories.lock().iter().map(copy).collect());
             }
         }
@@ -137,10 +136,8 @@ impl SimMemories {
     /// A copy with everything, of the machine that `media` are in.
     #[must_use]
     pub fn fork(&self, media: &SimMedia) -> SimMemories {
-        let copies = |memories: &BTreeMap<String, Arc<Content>>| {
-            let copy = |(place, content): (&String, &Arc<Content>)| {
-                (place.clone(), Arc::new(content.copy()))
-            };
+        let copies = |memories: &BTreeMap<u128, Arc<Content>>| {
+            let copy = |(&tag, content): (&u128, &Arc<Content>)| (tag, Arc::new(content.copy()));
             memories.iter().map(copy).collect::<BTreeMap<_, _>>()
         };
         SimMemories(Arc::new(State {
@@ -170,26 +167,17 @@ impl SharedMemories for SimMemories {
         u128::from(self.0.boot.load(Ordering::SeqCst))
     }
 
-    fn place(&self, tag: u128) -> Result<String, String> {
-        Ok(format!("memory {tag:032x}"))
-    }
-
-    fn create(
-        &self,
-        place: &str,
-        owner: Owner,
-        slots_max: usize,
-    ) -> io::Result<Box<dyn SharedMemory>> {
+    fn create(&self, owner: Owner, slots_max: usize) -> io::Result<Box<dyn SharedMemory>> {
         self.0.check()?;
         let content = Arc::new(Content::new(owner, slots_max));
-        let before = self.0.memories.lock().insert(place.to_owned(), Arc::clone(&content));
+        let before = self.0.memories.lock().insert(owner.tag, Arc::clone(&content));
         assert!(before.is_none(), "a tag is drawn once");
         Ok(Box::new(SimMemory { state: Arc::clone(&self.0), content }))
     }
 
-    fn open(&self, place: &str, owner: Owner) -> io::Result<Option<Box<dyn SharedMemory>>> {
+    fn open(&self, owner: Owner) -> io::Result<Option<Box<dyn SharedMemory>>> {
         self.0.check()?;
-        let found = self.0.memories.lock().get(place).cloned();
+        let found = self.0.memories.lock().get(&owner.tag).cloned();
         if found.as_ref().is_some_and(|content| content.owner != owner) {
             let text = "it is for another file";
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
@@ -198,9 +186,9 @@ impl SharedMemories for SimMemories {
         Ok(found.map(|content| Box::new(SimMemory { state: state(), content }) as _))
     }
 
-    fn remove(&self, place: &str) -> io::Result<()> {
+    fn remove(&self, tag: u128) -> io::Result<()> {
         self.0.check()?;
-        self.0.memories.lock().remove(place);
+        self.0.memories.lock().remove(&tag);
         Ok(())
     }
 }
@@ -217,7 +205,11 @@ impl SimMemory {
 }
 
 impl SharedMemory for SimMemory {
-    fn is_named(&self) -> bool {
+    fn name(&self) -> String {
+        format!("{:032x}", self.content.owner.tag)
+    }
+
+    fn is_there(&self) -> bool {
         let memories = self.state.memories.lock();
         memories.values().any(|content| Arc::ptr_eq(content, &self.content))
     }

@@ -3,13 +3,13 @@
 
 use std::io::{self, IoSlice};
 
-use env::{GRAIN_BYTES, Media, Owner, SharedMemories, SharedMemory, WINDOW_BYTES};
+use env::{GRAIN_BYTES, Media, Owner, PIECE_BYTES, SharedMemories, SharedMemory};
 use format::label::{AREA_BYTES, COPY_OFFSETS, array_of};
-use format::write_buffer::{BYTES, Mark, OFFSET, PLACE_BYTES_MAX};
+use format::write_buffer::{BYTES, Mark, OFFSET};
 
 use super::Memory;
 use super::shared::Shared;
-use super::words::{end_writing, forget_dirty, lacking, runs, window_of};
+use super::words::{end_writing, forget_dirty, lacking, piece_of, runs};
 
 /// What the last use of media left.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(super) fn recover(media: &dyn Media, memories: &dyn SharedMemories) -> io::R
             Found::Written(bytes) => {
                 unmark(media)?;
                 // In which nothing waits any more.
-                let _ = memories.remove(&mark.place);
+                let _ = memories.remove(mark.tag);
                 return Ok(Found::Written(bytes));
             }
             found => found,
@@ -64,15 +64,7 @@ pub(super) fn recover(media: &dyn Media, memories: &dyn SharedMemories) -> io::R
 
 /// What became of the memory that a mark names.
 fn of_memory(media: &dyn Media, memories: &dyn SharedMemories, mark: &Mark) -> io::Result<Found> {
-    let Mark { tag, boot, place } = mark;
-    let is_restarted = *boot != memories.boot();
-    if memories.place(*tag).ok().as_ref() != Some(place) {
-        return Ok(match is_restarted {
-            true => Found::Restarted,
-            false => Found::Lost(format!("{place} is no place for a memory here")),
-        });
-    }
-    match memories.open(place, Owner { tag: *tag, media: media.identity() }) {
+    match memories.open(Owner { tag: mark.tag, media: media.identity() }) {
         Ok(Some(memory)) => match write_back(media, &*memory) {
             // Who opens them says so as well.
             Err(e) if e.kind() == io::ErrorKind::InvalidInput => {
@@ -80,12 +72,10 @@ fn of_memory(media: &dyn Media, memories: &dyn SharedMemories, mark: &Mark) -> i
             }
             other => other.map(Found::Written),
         },
-        Ok(None) if is_restarted => Ok(Found::Restarted),
-        Ok(None) => Ok(Found::Lost(format!("{place} is not there any more"))),
-        Err(e) if e.kind() == io::ErrorKind::InvalidData => {
-            Ok(Found::Lost(format!("{place}: {e}")))
-        }
-        Err(e) => Err(io::Error::new(e.kind(), format!("{place}: {e}"))),
+        Ok(None) if mark.boot != memories.boot() => Ok(Found::Restarted),
+        Ok(None) => Ok(Found::Lost("its memory is not there any more".to_owned())),
+        Err(e) if e.kind() == io::ErrorKind::InvalidData => Ok(Found::Lost(e.to_string())),
+        Err(e) => Err(e),
     }
 }
 
@@ -98,7 +88,7 @@ fn write_back(media: &dyn Media, memory: &dyn SharedMemory) -> io::Result<u64> {
         for (first, end) in runs(&lacking(words)) {
             let mut bytes = vec![0; (end - first) * grain];
             memory.read(slot, first * grain, &mut bytes)?;
-            let at = window_of(words) * WINDOW_BYTES + (first * grain) as u64;
+            let at = piece_of(words) * PIECE_BYTES + (first * grain) as u64;
             media.write_at(at, &[IoSlice::new(&bytes)])?;
             written += bytes.len() as u64;
         }
@@ -106,7 +96,7 @@ fn write_back(media: &dyn Media, memory: &dyn SharedMemory) -> io::Result<u64> {
     media.sync()?;
     for slot in 0..memory.slots() {
         let words = memory.words(slot);
-        forget_dirty(words, 0, (WINDOW_BYTES / GRAIN_BYTES) as usize);
+        forget_dirty(words, 0, (PIECE_BYTES / GRAIN_BYTES) as usize);
         end_writing(words);
     }
     Ok(written)
@@ -118,19 +108,15 @@ pub(super) fn begin(media: &dyn Media, shared: &Shared) -> Result<Option<Memory>
         return Ok(None);
     }
     let owner = Owner { tag: shared.draw(), media: media.identity() };
-    let place = shared.memories.place(owner.tag)?;
-    if place.len() > PLACE_BYTES_MAX {
-        return Err(format!("{place} is too long a name"));
-    }
-    let made = shared.memories.create(&place, owner, shared.slots_max());
-    let slots = made.map_err(|e| format!("{place}: {e}"))?;
-    let mark = Mark { tag: owner.tag, boot: shared.memories.boot(), place };
+    let made = shared.memories.create(owner, shared.slots_max());
+    let slots = made.map_err(|e| e.to_string())?;
+    let mark = Mark { tag: owner.tag, boot: shared.memories.boot() };
     // A power cut may take it, and takes the memory as well.
     match media.write_at(OFFSET, &[IoSlice::new(&mark.encode())]) {
         Ok(()) => Ok(Some(Memory { slots, mark })),
         Err(e) => {
             // Nothing is in it yet, whatever became of the mark.
-            let _ = shared.memories.remove(&mark.place);
+            let _ = shared.memories.remove(mark.tag);
             Err(e.to_string())
         }
     }
@@ -146,6 +132,6 @@ pub(super) fn end(media: &dyn Media, memories: &dyn SharedMemories, mark: &Mark)
     // Media that are no member any more are not written to. A mark that stays leads to a memory in
     // which nothing waits.
     if !has_label(media) || unmark(media).is_ok() {
-        let _ = memories.remove(&mark.place);
+        let _ = memories.remove(mark.tag);
     }
 }

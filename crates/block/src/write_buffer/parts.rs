@@ -1,11 +1,11 @@
-//! Ranges of media by windows, and slices by ranges.
+//! Ranges of media by pieces, and slices by ranges.
 
 use std::io::IoSlice;
 use std::ops::Range;
 
-use env::WINDOW_BYTES;
+use env::PIECE_BYTES;
 
-/// The parts of a range, window by window: the window, where in it, how many bytes.
+/// The parts of a range, piece by piece: the piece, where in it, how many bytes.
 pub(super) fn parts(offset: u64, length: u64) -> impl Iterator<Item = (u64, usize, usize)> {
     let end = offset + length;
     let mut at = offset;
@@ -13,11 +13,11 @@ pub(super) fn parts(offset: u64, length: u64) -> impl Iterator<Item = (u64, usiz
         if at >= end {
             return None;
         }
-        let (window, within) = (at / WINDOW_BYTES, at % WINDOW_BYTES);
-        let take = (WINDOW_BYTES - within).min(end - at);
+        let (piece, within) = (at / PIECE_BYTES, at % PIECE_BYTES);
+        let take = (PIECE_BYTES - within).min(end - at);
         at += take;
-        let size = |n: u64| usize::try_from(n).expect("within a window");
-        Some((window, size(within), size(take)))
+        let size = |n: u64| usize::try_from(n).expect("within a piece");
+        Some((piece, size(within), size(take)))
     })
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use env::{Entropy, Media, SharedMemories, WINDOW_BYTES};
+use env::{Entropy, Media, PIECE_BYTES, SharedMemories};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::{Inner, WriteBuffer};
@@ -19,8 +19,8 @@ pub struct BufferStatus {
     pub is_used: bool,
     /// Why it has none and gets none.
     pub off: Option<String>,
-    /// Where its memory is.
-    pub place: Option<String>,
+    /// Its memory.
+    pub memory: Option<String>,
     /// Bytes of its slots.
     pub slots_bytes: u64,
     /// Bytes of those that have something to be written.
@@ -102,7 +102,7 @@ impl WriteBuffers {
 
     /// Those that come into use from now on have at most so many bytes together, none for 0.
     pub fn set_memory_bytes(&self, bytes: u64) {
-        let slots = usize::try_from(bytes / WINDOW_BYTES).unwrap_or(usize::MAX);
+        let slots = usize::try_from(bytes / PIECE_BYTES).unwrap_or(usize::MAX);
         self.shared.left.store(slots, Ordering::Release);
         self.shared.slots_max.store(slots, Ordering::Release);
     }
@@ -121,8 +121,9 @@ impl WriteBuffers {
     /// Writes something that is full or has waited long; whether there was anything.
     pub fn write_some(&self) -> bool {
         let mut any = false;
-        for buffer in &*self.shared.all.read() {
-            any |= buffer.write_one();
+        let all = self.shared.all.read();
+        for buffer in &*all {
+            any |= buffer.write_one(all.len() > 1);
         }
         any
     }

@@ -1,17 +1,17 @@
-//! Which slot has which window, and how it stands. What the media lack is in the shared words; this
+//! Which slot has which piece, and how it stands. What the media lack is in the shared words; this
 //! is what a process knows of it, and can do without.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 
-use env::{GRAIN_BYTES, MAP_WORDS, WINDOW_BYTES};
+use env::{GRAIN_BYTES, MAP_WORDS, PIECE_BYTES};
 use smallvec::{SmallVec, smallvec};
 
 use super::words::{for_words, runs};
 
 /// Grains of a block of the media: what is written past a cache is cut at multiples of it.
 const BLOCK_GRAINS: usize = 4096 / GRAIN_BYTES as usize;
-const WINDOW_GRAINS: usize = (WINDOW_BYTES / GRAIN_BYTES) as usize;
+const PIECE_GRAINS: usize = (PIECE_BYTES / GRAIN_BYTES) as usize;
 /// What waits is written once nothing was added for so many ticks.
 const IDLE_TICKS: u64 = 2;
 /// What waits is written after so many ticks in any case.
@@ -19,14 +19,14 @@ const OLD_TICKS: u64 = 10;
 /// Slots that are looked at for one that can be used again, at most.
 const LOOKED_MAX: usize = 64;
 
-/// The windows of a range that is not empty.
-fn windows(offset: u64, length: u64) -> RangeInclusive<u64> {
-    offset / WINDOW_BYTES..=offset.saturating_add(length - 1) / WINDOW_BYTES
+/// The pieces of a range that is not empty.
+fn pieces(offset: u64, length: u64) -> RangeInclusive<u64> {
+    offset / PIECE_BYTES..=offset.saturating_add(length - 1) / PIECE_BYTES
 }
 
 #[derive(Debug)]
 struct Slot {
-    window: Option<u64>,
+    piece: Option<u64>,
     /// The grains that it has as they are, on the media or not.
     valid: Box<[u64; MAP_WORDS]>,
     /// Those who read or write its bytes.
@@ -48,9 +48,9 @@ struct Slot {
 #[derive(Debug, Default)]
 pub(super) struct Table {
     slots: Vec<Slot>,
-    by_window: BTreeMap<u64, usize>,
+    by_piece: BTreeMap<u64, usize>,
     free: Vec<usize>,
-    /// Slots with a window, in the order in which they are looked at for being used again.
+    /// Slots with a piece, in the order in which they are looked at for being used again.
     order: VecDeque<usize>,
     /// Slots to be written to the media.
     listed: VecDeque<usize>,
@@ -67,24 +67,24 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn slot_of(&self, window: u64) -> Option<usize> {
-        self.by_window.get(&window).copied()
+    pub(super) fn slot_of(&self, piece: u64) -> Option<usize> {
+        self.by_piece.get(&piece).copied()
     }
 
-    /// A slot for a window that has none, with nothing in it; none if none can be used again now.
-    pub(super) fn take(&mut self, window: u64) -> Option<usize> {
+    /// A slot for a piece that has none, with nothing in it; none if none can be used again now.
+    pub(super) fn take(&mut self, piece: u64) -> Option<usize> {
         let slot = self.free.pop().or_else(|| self.used_again())?;
         let one = &mut self.slots[slot];
         assert!(one.pins == 0 && !one.is_busy && !one.is_dirty, "a slot that nobody needs");
-        one.window = Some(window);
+        one.piece = Some(piece);
         one.valid.fill(0);
         one.was_read = false;
-        self.by_window.insert(window, slot);
+        self.by_piece.insert(piece, slot);
         self.order.push_back(slot);
         Some(slot)
     }
 
-    /// Takes a slot from its window.
+    /// Takes a slot from its piece.
     fn used_again(&mut self) -> Option<usize> {
         for _ in 0..self.order.len().min(LOOKED_MAX) {
             let slot = self.order.pop_front()?;
@@ -94,15 +94,15 @@ impl Table {
                 self.order.push_back(slot);
                 continue;
             }
-            if let Some(window) = one.window.take() {
-                self.by_window.remove(&window);
+            if let Some(piece) = one.piece.take() {
+                self.by_piece.remove(&piece);
             }
             return Some(slot);
         }
         None
     }
 
-    /// Slots in which nothing waits have no window any more.
+    /// Slots in which nothing waits have no piece any more.
     pub(super) fn forget_clean(&mut self) {
         let order = std::mem::take(&mut self.order);
         for slot in order {
@@ -111,8 +111,8 @@ impl Table {
                 self.order.push_back(slot);
                 continue;
             }
-            if let Some(window) = one.window.take() {
-                self.by_window.remove(&window);
+            if let Some(piece) = one.piece.take() {
+                self.by_piece.remove(&piece);
             }
             self.free.push(slot);
         }
@@ -122,7 +122,7 @@ impl Table {
     pub(super) fn add(&mut self) {
         self.free.push(self.slots.len());
         self.slots.push(Slot {
-            window: None,
+            piece: None,
             valid: Box::new([0; MAP_WORDS]),
             pins: 0,
             is_busy: false,
@@ -180,7 +180,7 @@ impl Table {
         let one = &mut self.slots[slot];
         for_words(first, end, |word, bits| one.valid[word] |= bits);
         self.set_dirty(slot);
-        let is_full = end == WINDOW_GRAINS;
+        let is_full = end == PIECE_GRAINS;
         let one = &mut self.slots[slot];
         one.written = self.ticks;
         if is_full && !one.is_listed {
@@ -235,7 +235,7 @@ impl Table {
         has
     }
 
-    /// The parts of a part of a window that a slot has, in bytes of the window.
+    /// The parts of a part of a piece that a slot has, in bytes of the piece.
     pub(super) fn valid_runs(
         &mut self,
         slot: usize,
@@ -254,27 +254,27 @@ impl Table {
         cut.filter(|(first, end)| first < end).collect()
     }
 
-    /// Whether any slot has a window of a range.
+    /// Whether any slot has a piece of a range.
     pub(super) fn has_within(&self, offset: u64, length: u64) -> bool {
-        length > 0 && self.by_window.range(windows(offset, length)).next().is_some()
+        length > 0 && self.by_piece.range(pieces(offset, length)).next().is_some()
     }
 
-    /// The slots with windows of a range.
+    /// The slots with pieces of a range.
     pub(super) fn slots_within(&self, offset: u64, length: u64) -> Vec<(usize, u64)> {
         if length == 0 {
             return Vec::new();
         }
-        let all = self.by_window.range(windows(offset, length));
-        all.map(|(&window, &slot)| (slot, window)).collect()
+        let all = self.by_piece.range(pieces(offset, length));
+        all.map(|(&piece, &slot)| (slot, piece)).collect()
     }
 
-    /// The slots of which something waits or is on its way, in the order of their windows.
+    /// The slots of which something waits or is on its way, in the order of their pieces.
     pub(super) fn waiting(&self) -> Vec<(usize, u64)> {
         let all = self.slots.iter().enumerate();
         let waits = all.filter(|(_, slot)| slot.is_dirty || slot.is_busy);
         let mut waiting: Vec<_> =
-            waits.filter_map(|(slot, one)| Some((slot, one.window?))).collect();
-        waiting.sort_by_key(|&(_, window)| window);
+            waits.filter_map(|(slot, one)| Some((slot, one.piece?))).collect();
+        waiting.sort_by_key(|&(_, piece)| piece);
         waiting
     }
 
@@ -286,8 +286,8 @@ impl Table {
         while let Some(slot) = self.listed.pop_front() {
             let one = &mut self.slots[slot];
             one.is_listed = false;
-            if let Some(window) = one.window.filter(|_| one.is_dirty && !one.is_busy) {
-                return Some((slot, window));
+            if let Some(piece) = one.piece.filter(|_| one.is_dirty && !one.is_busy) {
+                return Some((slot, piece));
             }
         }
         None

@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use env::{Media, WINDOW_BYTES};
+use env::{Media, PIECE_BYTES};
 use format::label::AREA_BYTES;
 use sim::{SimEntropy, SimMedia, SimMemories};
 
@@ -13,10 +13,10 @@ fn over(media: &Arc<SimMedia>) -> (WriteBuffers, Arc<WriteBuffer>) {
     media.write_at(0, &[IoSlice::new(b"HINDLABL"), IoSlice::new(&[0; 512])]).expect("a label");
     let memories = Box::new(SimMemories::of(media, 1));
     let all = WriteBuffers::new(memories, Box::new(SimEntropy::new(1)));
-    all.set_memory_bytes(2 * WINDOW_BYTES);
+    all.set_memory_bytes(2 * PIECE_BYTES);
     let buffer = all.over(Arc::<SimMedia>::clone(media)).expect("opened");
     all.tick();
-    buffer.allocate(AREA_BYTES, WINDOW_BYTES).expect("there is space");
+    buffer.allocate(AREA_BYTES, PIECE_BYTES).expect("there is space");
     buffer.write_at(AREA_BYTES, &[IoSlice::new(&[1; 64])]).expect("written");
     assert!(all.grow() && all.grow());
     buffer.write_at(AREA_BYTES, &[IoSlice::new(&[1; 65_536])]).expect("it waits");
@@ -31,7 +31,7 @@ fn at(media: &dyn Media, offset: u64) -> u8 {
 
 #[test]
 fn what_is_written_past_a_slot_stays_though_something_beside_it_is_being_replaced() {
-    let media = Arc::new(SimMedia::new(AREA_BYTES + WINDOW_BYTES, 1));
+    let media = Arc::new(SimMedia::new(AREA_BYTES + PIECE_BYTES, 1));
     let (all, buffer) = over(&media);
     let slot = buffer.0.lock().slot_of(1).expect("it has one");
     buffer.0.lock().begin_overwrite(slot);
@@ -46,12 +46,12 @@ fn what_is_written_past_a_slot_stays_though_something_beside_it_is_being_replace
 
 #[test]
 fn what_was_replaced_while_it_was_written_is_written_again() {
-    let media = Arc::new(SimMedia::new(AREA_BYTES + WINDOW_BYTES, 1));
+    let media = Arc::new(SimMedia::new(AREA_BYTES + PIECE_BYTES, 1));
     let (all, buffer) = over(&media);
     let slot = buffer.0.lock().slot_of(1).expect("it has one");
     buffer.0.lock().begin_overwrite(slot);
     buffer.sync().expect("synced");
-    assert_eq!(all.status()[0].waiting_bytes, WINDOW_BYTES, "it may be there in part");
+    assert_eq!(all.status()[0].waiting_bytes, PIECE_BYTES, "it may be there in part");
     buffer.0.lock().end_overwrite(slot);
     buffer.sync().expect("synced");
     assert_eq!(all.status()[0].waiting_bytes, 0);

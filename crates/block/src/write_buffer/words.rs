@@ -4,15 +4,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use env::{MAP_WORDS, SlotWords};
 
-/// The window that a slot has.
-pub(super) fn window_of(words: &SlotWords) -> u64 {
+/// The piece that a slot has.
+pub(super) fn piece_of(words: &SlotWords) -> u64 {
     words[0].load(Ordering::Acquire)
 }
 
-/// Gives a slot another window. Nothing of the one before may be left to be written.
-pub(super) fn set_window(words: &SlotWords, window: u64) {
+/// Gives a slot another piece. Nothing of the one before may be left to be written.
+pub(super) fn set_piece(words: &SlotWords, piece: u64) {
     assert!(words[1..].iter().all(|w| w.load(Ordering::Acquire) == 0), "a slot that is clean");
-    words[0].store(window, Ordering::Release);
+    words[0].store(piece, Ordering::Release);
 }
 
 /// The grains `first..end` were put into the slot, and are to be written.
@@ -112,8 +112,8 @@ mod tests {
     use env::{MAP_WORDS, SlotWords};
 
     use super::{
-        begin_writing, end_writing, for_words, forget_dirty, lacking, runs, set_dirty, set_window,
-        undo_writing, window_of, writing,
+        begin_writing, end_writing, for_words, forget_dirty, lacking, piece_of, runs, set_dirty,
+        set_piece, undo_writing, writing,
     };
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn what_the_media_lack_is_never_forgotten_between_two_words() {
         let words: SlotWords = std::array::from_fn(|_| AtomicU64::new(0));
-        set_window(&words, 7);
+        set_piece(&words, 7);
         set_dirty(&words, 60, 200);
         let before = lacking(&words);
         begin_writing(&words);
@@ -156,6 +156,6 @@ mod tests {
         end_writing(&words);
         assert_eq!(runs(&lacking(&words)), [(0, 1)]);
         forget_dirty(&words, 0, 64);
-        assert_eq!((runs(&lacking(&words)), window_of(&words)), (Vec::new(), 7));
+        assert_eq!((runs(&lacking(&words)), piece_of(&words)), (Vec::new(), 7));
     }
 }

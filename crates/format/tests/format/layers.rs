@@ -3,6 +3,7 @@
 use hindsight_format::checksum::salted_crc;
 use hindsight_format::crypt::{CryptHeader, SECTORS_MAX};
 use hindsight_format::parity::{Pending, Record, peek_header_bytes, peek_pending_bytes};
+use hindsight_format::write_buffer::Mark;
 use hindsight_format::{FormatErrorKind, Result};
 use proptest::prelude::{ProptestConfig, any, proptest};
 
@@ -23,6 +24,22 @@ fn forge(bytes: &mut [u8; 512]) {
     let covered = [&bytes[..CRC], &bytes[CRC + 4..]].concat();
     let crc = salted_crc(u32::from_le_bytes(*b"cryp"), &covered);
     bytes[CRC..CRC + 4].copy_from_slice(&crc.to_le_bytes());
+}
+
+#[test]
+fn a_mark_of_a_write_buffer_is_itself_or_an_error() {
+    let mark = Mark { tag: 0x0123_4567 << 64 | 0x89ab_cdef, boot: 7 << 100 | 3 };
+    let bytes = mark.encode();
+    assert_eq!(Mark::decode(&bytes), Ok(mark));
+    for bit in 0..bytes.len() * 8 {
+        let mut damaged = bytes;
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(Mark::decode(&damaged).is_err(), "bit {bit}");
+    }
+    for length in 0..bytes.len() {
+        assert!(Mark::decode(&bytes[..length]).is_err(), "{length} bytes");
+    }
+    assert!(Mark::decode(&[0; 512]).is_err(), "zeros are no mark");
 }
 
 #[test]

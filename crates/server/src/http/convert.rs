@@ -521,7 +521,7 @@ fn write_buffer(status: block::BufferStatus) -> api::WriteBuffer {
         path: status.media,
         state: state.to_owned(),
         why: status.failed.or(status.off),
-        memory: status.place,
+        memory: status.memory,
         size_bytes: status.slots_bytes,
         waiting_bytes: status.waiting_bytes,
     }
