@@ -40,14 +40,43 @@ impl Buffered {
         }
     }
 
-    /// Another process begins.
+    /// Another process begins, with memory from none to enough for all that is written.
     pub fn start(&self) {
-        let mut random = self.random.lock();
-        let entropy = Box::new(SimEntropy::new(random.next_u64()));
+        let bytes = self.random.lock().below(40) << 20;
+        self.start_with(bytes);
+    }
+
+    /// The same with so much memory.
+    pub fn start_with(&self, bytes: u64) {
+        let entropy = Box::new(SimEntropy::new(self.random.lock().next_u64()));
         let buffers = WriteBuffers::new(Box::new(self.memories.clone()), entropy);
-        // From none to enough for all that is written.
-        buffers.set_memory_bytes(random.below(40) << 20);
+        buffers.set_memory_bytes(bytes);
         *self.process.lock() = Some(buffers);
+    }
+
+    /// The same on another machine, which has forks of the media.
+    pub fn forked(&self, media: &SimMedia) -> Buffered {
+        let random = Mutex::new(self.random.lock().clone());
+        let memories = self.memories.fork(media);
+        Buffered { memories, process: Mutex::default(), random, taken: 0, seen: 0 }
+    }
+
+    /// Buffers come into use, with a slot.
+    pub fn begin(&self) {
+        let process = self.process.lock();
+        let buffers = process.as_ref().expect("begun");
+        buffers.tick();
+        assert!(buffers.grow(), "there is memory");
+    }
+
+    /// Writes all that waits.
+    pub fn write_all(&self) {
+        let process = self.process.lock();
+        let buffers = process.as_ref().expect("begun");
+        for _ in 0..3 {
+            buffers.tick();
+        }
+        while buffers.write_some() {}
     }
 
     /// A device over media, as this process sees it.
@@ -89,13 +118,26 @@ impl Buffered {
 }
 
 impl World {
+    /// The write buffers, where there are some.
+    pub fn buffered(&self) -> &Buffered {
+        self.buffered.as_ref().expect("a world with write buffers")
+    }
+
+    /// Takes note of what went through buffers.
+    pub fn taken_by_buffers(&mut self) {
+        if let Some(buffered) = &mut self.buffered {
+            let now = buffered.taken();
+            buffered.taken += now.saturating_sub(buffered.seen);
+            buffered.seen = now;
+        }
+    }
+
     /// Lets threads of the server run, and kills the process in a write to a buffer now and then.
     pub fn work_on_buffers(&mut self) {
-        let Some(buffered) = &mut self.buffered else { return };
+        let Some(buffered) = &self.buffered else { return };
         buffered.work();
-        let now = buffered.taken();
-        buffered.taken += now.saturating_sub(buffered.seen);
-        buffered.seen = now;
+        self.taken_by_buffers();
+        let Some(buffered) = &self.buffered else { return };
         let dies = buffered.random.lock().chance(10);
         if dies && self.trouble == Trouble::None && !self.media.is_halted() {
             buffered.memories.halt_after(buffered.random.lock().below(8));

@@ -83,7 +83,15 @@ fn start_with_extents(
     cached: Option<Granularity>,
     extents: Option<u64>,
 ) -> World {
-    let mut world = World::new(1, 64 << 20, 1 << 20);
+    begun(World::new(1, 64 << 20, 1 << 20), architecture, cached, extents)
+}
+
+fn begun(
+    mut world: World,
+    architecture: Architecture,
+    cached: Option<Granularity>,
+    extents: Option<u64>,
+) -> World {
     world.architectures = vec![architecture];
     world.extents = extents.map(Random::new);
     world.all_cached = cached.is_some();
@@ -193,7 +201,10 @@ fn enumerate_recovery(crashed: &World, under_way: &Action, what: &str, full: boo
 impl World {
     /// A world of its own with the same content, closed.
     fn forked(&self) -> World {
-        self.with_media(Arc::<SimMedia>::new(self.media.fork()))
+        let mut world = self.with_media(Arc::<SimMedia>::new(self.media.fork()));
+        world.stack = self.stack.clone();
+        world.buffered = self.buffered.as_ref().map(|buffered| buffered.forked(&world.media));
+        world
     }
 
     /// The same, open.
@@ -202,6 +213,91 @@ impl World {
         world.pool = Some(world.try_open().expect("a pool that was closed"));
         world
     }
+}
+
+/// Where a machine stops.
+#[derive(Clone, Copy, Debug)]
+enum Halt {
+    /// In a change of the media.
+    Media,
+    /// In a write to the memory of a write buffer.
+    Memory,
+}
+
+/// Runs a history under a write buffer, with the work of the server's threads between its actions,
+/// halted in the last one or in the work after it; none when it was not halted.
+fn run_buffered(base: &World, history: &[Action], halt: Halt, after: u64) -> Option<World> {
+    let mut world = base.forked();
+    world.buffered().start_with(3 << 20);
+    world.pool = Some(world.try_open().expect("a pool that was closed"));
+    world.buffered().begin();
+    let (last, before) = history.split_last().expect("histories are not empty");
+    before.iter().for_each(|action| world.act(action));
+    match halt {
+        Halt::Media => world.media.halt_after(after),
+        Halt::Memory => world.buffered().memories.halt_after(after),
+    }
+    let outcome = world.attempt(last);
+    if !world.media.is_halted() {
+        outcome.unwrap_or_else(|e| panic!("{history:?}: {e}"));
+        world.buffered().write_all();
+    }
+    world.views.clear();
+    world.taken_by_buffers();
+    world.media.is_halted().then(|| {
+        world.pool = None;
+        world
+    })
+}
+
+/// Kills and power cuts at every change of the media and in every write to the memory; how many
+/// bytes waited in all.
+fn enumerate_buffered(base: &World, history: &[Action]) -> u64 {
+    let names: Vec<String> = history.iter().map(|a| format!("{a:.40?}")).collect();
+    let last = history.last().expect("histories are not empty");
+    let mut taken = 0;
+    for halt in [Halt::Media, Halt::Memory] {
+        for after in 0.. {
+            let Some(halted) = run_buffered(base, history, halt, after) else { break };
+            taken += halted.buffered().taken;
+            for power in [false, true] {
+                let mut world = halted.forked();
+                let mut random = Random::new(after);
+                match power {
+                    false => {
+                        world.buffered().memories.kill();
+                        world.media.kill();
+                    }
+                    true => {
+                        world.buffered().memories.cut();
+                        world.media.crash(&mut random);
+                    }
+                }
+                let what = format!("{names:?} halted after {after} of {halt:?}, power {power}");
+                let opened = world.try_open();
+                world.pool = Some(opened.unwrap_or_else(|e| panic!("{what}: {e}")));
+                world.settle(power, Some(last));
+                world.check_all().unwrap_or_else(|e| panic!("{what}: {e}"));
+            }
+        }
+    }
+    taken
+}
+
+#[test]
+fn the_same_under_a_write_buffer() {
+    let mut taken = 0;
+    for architecture in [Architecture::Logging, Architecture::SplitStream] {
+        let world = World::on("a".parse().ok(), 1, 64 << 20, 1 << 20, true);
+        let base = begun(world, architecture, None, None);
+        for (index, history) in histories(3).iter().enumerate() {
+            if index < alphabet().len() || index % SAMPLE == 0 {
+                taken += enumerate_buffered(&base, history);
+            }
+        }
+    }
+    println!("{taken} bytes went through buffers");
+    assert!(taken > 1 << 20, "only {taken} bytes went through buffers");
 }
 
 fn enumerate_all(architecture: Architecture, cached: Option<Granularity>) {

@@ -27,6 +27,8 @@ use crate::workload::START_NS;
 
 /// Bytes of a zone: the smallest, so that segments and runs are many.
 const ZONE_BYTES: u64 = 256 << 10;
+/// The same under write buffers: each begins where a piece does.
+const BUFFERED_ZONE_BYTES: u64 = 1 << 20;
 
 /// A view that is held open, with what it must show for ever.
 pub struct Held {
@@ -171,7 +173,8 @@ impl World {
             memory_bytes,
         };
         world.buffered = is_buffered.then(|| Buffered::new(&world.media, seed));
-        let format = PoolFormat { zone_bytes: ZONE_BYTES };
+        let zone_bytes = if is_buffered { BUFFERED_ZONE_BYTES } else { ZONE_BYTES };
+        let format = PoolFormat { zone_bytes };
         world.label_members();
         let device = world.device().expect("nothing fails yet");
         Pool::create(&device, &world.machine, &format).expect("a pool on empty media");
