@@ -12,10 +12,12 @@ pub mod command;
 pub mod disk;
 pub mod http;
 pub mod image;
+pub mod iscsi;
 pub mod nbd;
 pub mod postgres;
 pub mod random;
 pub mod server;
+pub mod tgt;
 
 /// Asks until it is so, for a minute.
 pub fn poll(what: &str, mut is: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {

@@ -235,6 +235,15 @@ impl Server {
         format!("nbd+unix:///{export}?socket={}", self.nbd_socket().display())
     }
 
+    /// The iSCSI URI of a volume, or of a moment of it.
+    pub fn iscsi_uri(&self, volume: &str, moment: Option<&str>) -> Result<String> {
+        let shown = self.http().get(&format!("/api/v1/volumes/{volume}"))?;
+        let uri = shown["iscsi_uri"].as_str().context("the server does not serve iSCSI")?;
+        let Some(moment) = moment else { return Ok(uri.to_owned()) };
+        let target = uri.strip_suffix("/0").with_context(|| format!("{uri}: no unit"))?;
+        Ok(format!("{target}:at:{}/0", moment.to_lowercase()))
+    }
+
     /// A client of the HTTP API.
     #[must_use]
     pub fn http(&self) -> Http {

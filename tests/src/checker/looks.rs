@@ -4,7 +4,8 @@ use anyhow::{Context, Result};
 
 use super::changes::a_sure_name;
 use super::past::{
-    check_changed_context, check_diff, check_holes, check_moment, check_refuses_writes, compare,
+    check_changed_context, check_diff, check_holes, check_moment, check_over_iscsi,
+    check_refuses_writes, compare,
 };
 use super::subject::{Held, Moment};
 use super::world::{COMPARED_AT_END, World};
@@ -29,6 +30,10 @@ impl World {
             let moment = &subject.moments[self.random.index(subject.moments.len())];
             let whole = self.random.chance(50);
             check_moment(&self.server, subject, moment, whole, &mut self.random)?;
+            if self.random.chance(20) {
+                self.counts.sessions +=
+                    check_over_iscsi(&self.server, subject, moment, &mut self.random)?;
+            }
             self.counts.compared += 1;
         }
         if self.random.chance(20) {

@@ -18,6 +18,7 @@
 //! 9. After a kill, one bit that flips among what was written last is an error, or nothing (`rot`).
 //! 10. Verbs that conflict leave what some order of them leaves (`verbs`, `orders`).
 //! 11. A clock that jumps expires nothing and changes no time (`clocks`).
+//! 12. All of this is the same for clients over iSCSI, beside others over NBD (`link`).
 //!
 //! The model is an [`crate::image::Image`] for each moment. The generator is this module's own and
 //! shares nothing with the simulator's, so that one's blind spot is not the other's.
@@ -25,6 +26,7 @@
 mod brim;
 mod changes;
 mod clocks;
+mod link;
 mod looks;
 mod orders;
 mod past;

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use super::link::Link;
 use super::plan::Op;
 use super::settle::precedes;
 use super::subject::{Moment, Subject, number};
@@ -110,6 +111,35 @@ pub(super) fn check_moment(
         return Ok(());
     }
     outcome.with_context(|| format!("{export} (seq {})", moment.seq))
+}
+
+/// Opens a recorded moment over iSCSI and compares all of it, if it is sure to be there; how many
+/// sessions that took.
+pub(super) fn check_over_iscsi(
+    server: &Server,
+    subject: &Subject,
+    moment: &Moment,
+    random: &mut Random,
+) -> Result<u64> {
+    let sure = subject.sure_names(moment);
+    if sure.is_empty() {
+        return Ok(0);
+    }
+    let name = sure[random.index(sure.len())];
+    let opened = Link::over_iscsi(server, &subject.name, Some(name), random);
+    // The window goes on while a client connects.
+    if !subject.sure_names(moment).contains(&name) {
+        return Ok(0);
+    }
+    let what = || format!("{}:at:{name} (seq {}) over iSCSI", subject.name, moment.seq);
+    let mut link = opened.with_context(what)?;
+    ensure!(link.is_read_only(), "{} can be written", what());
+    ensure!(link.size() == moment.image.size(), "{} has {} bytes", what(), link.size());
+    let bytes = link.read(0, link.size()).with_context(what)?;
+    match moment.image.first_difference(0, &bytes) {
+        Some(at) => bail!("{}: byte {at} is another", what()),
+        None => Ok(1),
+    }
 }
 
 /// A view must refuse every change.

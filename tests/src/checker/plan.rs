@@ -48,25 +48,40 @@ impl Op {
     }
 }
 
-/// Up to `count` requests; those that race may overlap, the others share no byte.
-pub(super) fn ops(random: &mut Random, image: &Image, count: u64, racing: bool) -> Vec<Op> {
+/// Up to `count` requests in multiples of `unit` bytes; those that race may overlap, the others
+/// share no byte.
+pub(super) fn ops(
+    random: &mut Random,
+    image: &Image,
+    count: u64,
+    racing: bool,
+    unit: u64,
+) -> Vec<Op> {
     let mut ops: Vec<Op> = Vec::new();
     // A storm that races stays in one corner, so that it does.
     let (base, span) = if racing {
         let span = image.size().min(random.between(1, 64) * PAGE_BYTES);
-        (random.below(image.size() - span + 1), span)
+        (random.below(image.size() - span + 1) / unit * unit, span)
     } else {
         (0, image.size())
     };
     for _ in 0..count {
-        let (offset, length) = range(random, span);
+        let (offset, length) = range_of(random, span, unit);
         let offset = base + offset;
         if !racing && ops.iter().any(|op| op.overlaps(offset, length)) {
             continue;
         }
-        ops.push(op(random, image, offset, length));
+        // SCSI has no forced UNMAP.
+        ops.push(op(random, image, (offset, length), unit == 1));
     }
     ops
+}
+
+/// A range in multiples of `unit`, of which `size` is one as well.
+pub(super) fn range_of(random: &mut Random, size: u64, unit: u64) -> (u64, u64) {
+    let (offset, length) = range(random, size);
+    let first = offset / unit * unit;
+    (first, (offset + length).next_multiple_of(unit) - first)
 }
 
 /// A range within `size` bytes: aligned or not, mostly small.
@@ -91,11 +106,11 @@ pub(super) fn range(random: &mut Random, size: u64) -> (u64, u64) {
     (aligned.min(size - length), length)
 }
 
-fn op(random: &mut Random, image: &Image, offset: u64, length: u64) -> Op {
+fn op(random: &mut Random, image: &Image, (offset, length): (u64, u64), forces: bool) -> Op {
     let short = u32::try_from(length).expect("ranges are short");
     let fua = random.chance(10);
     let request = match random.below(10) {
-        0 => Request::Trim { offset, length: short, fua },
+        0 => Request::Trim { offset, length: short, fua: fua && forces },
         1 => Request::Zero { offset, length: short, no_hole: random.chance(50), fast: false },
         _ => Request::Write { offset, bytes: bytes(random, image, offset, length), fua },
     };
@@ -126,15 +141,17 @@ fn bytes(random: &mut Random, image: &Image, offset: u64, length: u64) -> Vec<u8
 
 #[cfg(test)]
 mod tests {
-    use super::{Image, Random, ops, range};
+    use super::{Image, Random, ops, range_of};
 
     #[test]
     fn every_range_lies_within_the_volume() {
         let mut random = Random::new(3);
         for size in [512, 4096, 5120, 1 << 20, (1 << 20) + 512] {
             for _ in 0..10_000 {
-                let (offset, length) = range(&mut random, size);
+                let unit = [1, 512][random.index(2)];
+                let (offset, length) = range_of(&mut random, size, unit);
                 assert!(length > 0 && offset + length <= size, "{offset}+{length} of {size}");
+                assert!(offset % unit == 0 && length % unit == 0, "{offset}+{length} by {unit}");
             }
         }
     }
@@ -142,7 +159,7 @@ mod tests {
     #[test]
     fn a_storm_that_does_not_race_overlaps_nowhere() {
         let mut random = Random::new(4);
-        let ops = ops(&mut random, &Image::zeros(1 << 20), 60, false);
+        let ops = ops(&mut random, &Image::zeros(1 << 20), 60, false, 1);
         for (i, a) in ops.iter().enumerate() {
             assert!(ops[i + 1..].iter().all(|b| !a.overlaps(b.offset, b.length)));
         }

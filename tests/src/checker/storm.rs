@@ -2,9 +2,10 @@
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::link::Link;
 use super::plan::Op;
 use crate::image::Image;
-use crate::nbd::{Completion, Nbd, Reply, Request, describe};
+use crate::nbd::{Completion, Reply, Request, describe};
 use crate::random::Random;
 
 /// What is in flight under a cookie.
@@ -21,7 +22,7 @@ enum Sent {
 
 pub(super) struct Storm<'a> {
     pub ops: &'a mut [Op],
-    pub links: &'a mut [Nbd],
+    pub links: &'a mut [Link],
     pub image: &'a Image,
     in_flight: Vec<Vec<(u64, Sent)>>,
     acknowledged: u64,
@@ -30,7 +31,7 @@ pub(super) struct Storm<'a> {
 }
 
 impl<'a> Storm<'a> {
-    pub fn new(ops: &'a mut [Op], links: &'a mut [Nbd], image: &'a Image) -> Storm<'a> {
+    pub fn new(ops: &'a mut [Op], links: &'a mut [Link], image: &'a Image) -> Storm<'a> {
         let in_flight = links.iter().map(|_| Vec::new()).collect();
         Storm { ops, links, image, in_flight, acknowledged: 0, flushed: 0 }
     }
@@ -109,7 +110,8 @@ impl<'a> Storm<'a> {
             self.in_flight[link].push((cookie, Sent::Flush(self.acknowledged)));
         }
         if random.chance(15) {
-            let (offset, length) = super::plan::range(random, self.image.size());
+            let unit = self.links[link].unit();
+            let (offset, length) = super::plan::range_of(random, self.image.size(), unit);
             if !self.ops.iter().any(|op| op.overlaps(offset, length)) {
                 let expected = self.image.read(offset, length);
                 let length = u32::try_from(length)?;

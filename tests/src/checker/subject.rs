@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::link::Link;
 use crate::http::{Http, escape};
 use crate::image::Image;
 use crate::nbd::Nbd;
@@ -63,7 +64,7 @@ pub(super) struct Subject {
     /// The present.
     pub image: Image,
     pub moments: Vec<Moment>,
-    pub links: Vec<Nbd>,
+    pub links: Vec<Link>,
     pub held: Vec<Held>,
     /// The moment before the last revert.
     pub undo: Option<(u64, Image)>,

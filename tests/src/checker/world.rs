@@ -44,6 +44,8 @@ pub struct Counts {
     pub flips: u64,
     /// Starts that were refused for that.
     pub refused: u64,
+    /// Sessions over iSCSI.
+    pub sessions: u64,
     /// Times that verbs conflicted.
     pub clashes: u64,
     /// Times that the clock jumped and came back.
@@ -60,6 +62,7 @@ impl std::ops::AddAssign for Counts {
         self.diffs += other.diffs;
         self.flips += other.flips;
         self.refused += other.refused;
+        self.sessions += other.sessions;
         self.clashes += other.clashes;
         self.jumps += other.jumps;
     }
@@ -71,7 +74,7 @@ impl std::fmt::Display for Counts {
             f,
             "{} writes, {} moments compared, {} kills, {} reverts, {} clones, {} diffs, \
              {} bits flipped ({} starts refused), \
-             {} clashes, {} jumps of the clock",
+             {} sessions over iSCSI, {} clashes, {} jumps of the clock",
             self.writes,
             self.compared,
             self.kills,
@@ -80,6 +83,7 @@ impl std::fmt::Display for Counts {
             self.diffs,
             self.flips,
             self.refused,
+            self.sessions,
             self.clashes,
             self.jumps
         )
@@ -100,7 +104,7 @@ pub(super) struct World {
 impl World {
     pub fn new(program: &Path, pool: &Path, seed: u64, options: Options) -> Result<World> {
         Ok(World {
-            server: Server::start(program, pool)?,
+            server: Server::start_with(program, pool, &["--iscsi", "127.0.0.1:0"])?,
             random: Random::new(seed),
             subjects: Vec::new(),
             options,

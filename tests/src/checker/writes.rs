@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 
+use super::link::{Link, unit};
 use super::past::check_between;
 use super::plan;
 use super::settle::settle;
@@ -19,8 +20,9 @@ impl World {
         }
         subject.links.truncate(wanted);
         while subject.links.len() < wanted {
-            let link = self.server.connect(&subject.name)?;
+            let link = Link::to(&self.server, &subject.name, &mut self.random)?;
             ensure!(link.size() == subject.image.size(), "{} has another size", subject.name);
+            self.counts.sessions += u64::from(matches!(link, Link::Iscsi(_)));
             subject.links.push(link);
         }
         Ok(())
@@ -34,7 +36,8 @@ impl World {
         let http = self.server.http();
         let subject = &mut self.subjects[at];
         let first = subject.latest_seq(&http)?;
-        let mut ops = plan::ops(&mut self.random, &subject.image, count, racing);
+        let mut ops =
+            plan::ops(&mut self.random, &subject.image, count, racing, unit(&subject.links));
         let name = format!("storm on {}: {} ops, depth {depth}", subject.name, ops.len());
         Storm::new(&mut ops, &mut subject.links, &subject.image)
             .run(&mut self.random, depth)
@@ -73,7 +76,7 @@ impl World {
         let http = self.server.http();
         for _ in 0..self.random.between(1, 8) {
             let subject = &mut self.subjects[at];
-            let ops = plan::ops(&mut self.random, &subject.image, 1, true);
+            let ops = plan::ops(&mut self.random, &subject.image, 1, true, unit(&subject.links));
             for op in &ops {
                 subject.links[0].demand(&op.request)?;
                 op.apply(&mut subject.image);
@@ -95,7 +98,8 @@ impl World {
         let until = self.random.below(count + 1);
         let racing = self.random.chance(40);
         let subject = &mut self.subjects[at];
-        let mut ops = plan::ops(&mut self.random, &subject.image, count, racing);
+        let mut ops =
+            plan::ops(&mut self.random, &subject.image, count, racing, unit(&subject.links));
         let server = &mut self.server;
         let mut storm = Storm::new(&mut ops, &mut subject.links, &subject.image);
         storm.run_until_killed(&mut self.random, until, || server.kill())?;

@@ -1,14 +1,17 @@
-//! The checker's own NBD client against servers of other people, so that it is right before it
-//! judges ours.
+//! The checker's own clients, NBD and iSCSI, against servers of other people, so that they are right
+//! before they judge ours.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use hindsight_tests::command::skips_without_root;
 use hindsight_tests::disk::wait_until;
-use hindsight_tests::nbd::{EPERM, Nbd, Reply, Request};
+use hindsight_tests::iscsi::Iscsi;
+use hindsight_tests::nbd::{EINVAL, EPERM, Nbd, Reply, Request};
 use hindsight_tests::random::Random;
+use hindsight_tests::tgt::Tgt;
 
 use crate::stage;
 
@@ -102,4 +105,45 @@ fn the_client_tells_refusals_from_failures() -> Result<()> {
     let reply = link.ask(&Request::Write { offset: 0, bytes: vec![1], fua: false })?;
     ensure!(link.is_read_only() && matches!(reply, Reply::Error(EPERM)), "{reply:?}");
     Ok(())
+}
+
+/// Writes, flushes and reads, 20 in flight, of which the longest do not fit in one burst.
+fn exercise_initiator(uri: &str, has_digests: bool) -> Result<()> {
+    let mut link = Iscsi::connect(uri, has_digests)?;
+    ensure!(link.size() == 8 << 20 && !link.is_read_only(), "{} bytes", link.size());
+    let mut random = Random::new(8);
+    let mut copy = link.read(0, 8 << 20)?;
+    for _ in 0..10 {
+        for slot in 0..20 {
+            let (offset, length) = (slot * 800 + random.below(8), random.between(1, 700));
+            let (offset, length) = (offset * 512, length * 512);
+            let range = usize::try_from(offset)?..usize::try_from(offset + length)?;
+            random.fill(&mut copy[range.clone()]);
+            let bytes = copy[range].to_vec();
+            link.send(&Request::Write { offset, bytes, fua: slot == 3 })?;
+        }
+        for _ in 0..20 {
+            let completion = link.wait()?;
+            ensure!(matches!(completion.reply, Reply::Done), "{completion:?}");
+        }
+        link.demand(&Request::Flush)?;
+    }
+    ensure!(link.read(0, 8 << 20)? == copy, "other bytes than were written");
+    let beyond = link.ask(&Request::Read { offset: 8 << 20, length: 512 })?;
+    ensure!(matches!(beyond, Reply::Error(EINVAL)), "{beyond:?}");
+    link.log_out()
+}
+
+#[test]
+fn the_initiator_agrees_with_tgt() -> Result<()> {
+    if skips_without_root("the_initiator_agrees_with_tgt") {
+        return Ok(());
+    }
+    let folder = stage::folder()?;
+    let disk = folder.path().join("disk");
+    std::fs::File::create(&disk)?.set_len(8 << 20)?;
+    let tgt = Tgt::start(&disk)?;
+    exercise_initiator(tgt.uri(), false)?;
+    tgt.set_digests()?;
+    exercise_initiator(tgt.uri(), true)
 }
