@@ -20,6 +20,7 @@ mod encoding;
 mod engine;
 mod fio;
 mod io_path;
+mod iscsi;
 mod machine;
 mod paced;
 mod past;
@@ -31,6 +32,7 @@ mod scrubs;
 mod servers;
 mod space;
 mod stacks;
+mod steady;
 mod throughput;
 
 /// What can be chosen on the command line.
@@ -70,11 +72,13 @@ const BENCHES: &[(&str, Bench)] = &[
     ("p10", stacks::cost_of_layers),
     ("parity", stacks::cost_of_parity),
     ("p11", throughput::cost_of_versions),
+    ("p13", iscsi::against_tgt),
     ("p15", encoding::of_history),
     ("writers", paced::writers),
     ("scrubs", scrubs::alone_and_beside),
     ("rebuild", rebuilds::alone_and_beside),
     ("p16", throughput::scaling),
+    ("steady", steady::writes),
     ("allocations", io_path::allocations),
     ("buffers", io_path::buffers),
     ("stages", io_path::stages),

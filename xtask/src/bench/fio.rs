@@ -1,5 +1,6 @@
 //! One run of fio with its NBD engine.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -12,8 +13,14 @@ use super::patterns::Pattern;
 pub struct Outcome {
     /// Requests per second, reads and writes together.
     pub iops: f64,
-    /// 99th percentile of the completion latency in microseconds.
+    /// Percentiles of the completion latency in microseconds.
+    pub p50_us: f64,
     pub p99_us: f64,
+    pub p999_us: f64,
+    /// The longest of all.
+    pub longest_us: f64,
+    /// Requests of the slowest second, but for the first and the last; 0 if there is none between.
+    pub slow_second_iops: f64,
     /// Requests of the whole run.
     pub requests: u64,
 }
@@ -37,10 +44,42 @@ pub fn run(
     jobs: u32,
     amount: Amount,
 ) -> Result<Outcome> {
-    let mut command = Command::new("fio");
-    command.args(["--name=j", "--ioengine=nbd", "--output-format=json", "--group_reporting"]);
-    command.arg(format!("--uri={uri}")).arg(format!("--size={size_bytes}"));
-    command.arg(format!("--numjobs={jobs}")).args(pattern.arguments);
+    let engine = match uri.starts_with("iscsi:") {
+        // A colon divides names of files.
+        true => {
+            ["--ioengine=libiscsi".to_owned(), format!("--filename={}", uri.replace(':', "\\:"))]
+        }
+        false => ["--ioengine=nbd".to_owned(), format!("--uri={uri}")],
+    };
+    let job = [engine.to_vec(), vec![format!("--numjobs={jobs}")]].concat();
+    started(&job, uri, pattern, size_bytes, amount)
+}
+
+/// Runs a pattern on a file past the page cache.
+pub fn run_directly(
+    file: &Path,
+    pattern: &Pattern,
+    size_bytes: u64,
+    amount: Amount,
+) -> Result<Outcome> {
+    let name = file.display().to_string();
+    let job =
+        ["--ioengine=libaio".to_owned(), "--direct=1".to_owned(), format!("--filename={name}")];
+    started(&job, &name, pattern, size_bytes, amount)
+}
+
+fn started(
+    job: &[String],
+    name: &str,
+    pattern: &Pattern,
+    size_bytes: u64,
+    amount: Amount,
+) -> Result<Outcome> {
+    let logs = tempfile::tempdir().context("a folder for fio's log")?;
+    let mut command = Command::new(std::env::var_os("FIO").unwrap_or_else(|| "fio".into()));
+    command.args(["--name=j", "--output-format=json", "--group_reporting"]).args(job);
+    command.arg(format!("--size={size_bytes}")).args(pattern.arguments);
+    command.current_dir(logs.path()).args(["--write_iops_log=j", "--log_avg_msec=1000"]);
     match amount {
         Amount::Seconds(seconds) => {
             command.arg("--time_based").arg(format!("--runtime={seconds}"));
@@ -55,21 +94,45 @@ pub fn run(
     let errors = String::from_utf8_lossy(&output.stderr);
     // fio may write warnings before its JSON.
     let Some(start) = text.find('{').filter(|_| output.status.success()) else {
-        bail!("fio failed on {uri}: {} {}", text.trim(), errors.trim());
+        bail!("fio failed on {name}: {} {}", text.trim(), errors.trim());
     };
     let result: Value = serde_json::from_str(&text[start..]).context("the output of fio")?;
-    let job = &result["jobs"][0];
-    ensure!(job["error"] == 0, "fio failed on {uri}: {}", errors.trim());
+    ensure!(result["jobs"][0]["error"] == 0, "fio failed on {name}: {}", errors.trim());
+    Ok(outcome(&result["jobs"][0], slow_second(&logs.path().join("j_iops.1.log"))))
+}
+
+fn outcome(job: &Value, slow_second_iops: f64) -> Outcome {
     let number = |direction: &str, field: &str| job[direction][field].as_f64().unwrap_or(0.0);
-    let p99_ns = |direction: &str| {
-        job[direction]["clat_ns"]["percentile"]["99.000000"].as_f64().unwrap_or(0.0)
+    let of = |direction: &str, path: &str| {
+        job[direction]["clat_ns"].pointer(path).and_then(Value::as_f64).unwrap_or(0.0) / 1000.0
     };
-    let requests = number("read", "total_ios") + number("write", "total_ios");
-    Ok(Outcome {
+    let latency_us = |path: &str| of("read", path).max(of("write", path));
+    Outcome {
         iops: number("read", "iops") + number("write", "iops"),
-        p99_us: p99_ns("read").max(p99_ns("write")) / 1000.0,
-        requests: requests as u64,
-    })
+        p50_us: latency_us("/percentile/50.000000"),
+        p99_us: latency_us("/percentile/99.000000"),
+        p999_us: latency_us("/percentile/99.900000"),
+        longest_us: latency_us("/max"),
+        slow_second_iops,
+        requests: (number("read", "total_ios") + number("write", "total_ios")) as u64,
+    }
+}
+
+/// The slowest second between the first and the last of a log of requests per second. A second in
+/// which nothing ended has no line.
+fn slow_second(log: &Path) -> f64 {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let fields = text.lines().filter_map(|line| {
+        let mut fields = line.split(',').map(|field| field.trim().parse::<f64>());
+        Some(((fields.next()?.ok()? / 1000.0).round() as u64, fields.next()?.ok()?))
+    });
+    let mut seconds = std::collections::BTreeMap::new();
+    for (second, rate) in fields {
+        *seconds.entry(second).or_insert(0.0) += rate;
+    }
+    let last = seconds.keys().next_back().copied().unwrap_or(0);
+    let between = (2..last).map(|second| seconds.get(&second).copied().unwrap_or(0.0));
+    between.reduce(f64::min).unwrap_or(0.0)
 }
 
 /// Writes everything once, so that no read meets a hole.

@@ -19,7 +19,7 @@ pub const WRITE: Pattern =
     Pattern { name: "write-64k-qd16", arguments: &["--rw=write", "--bs=64k", "--iodepth=16"] };
 pub const READ: Pattern =
     Pattern { name: "read-64k-qd16", arguments: &["--rw=read", "--bs=64k", "--iodepth=16"] };
-const ALONE: Pattern =
+pub const ALONE: Pattern =
     Pattern { name: "randwrite-4k-qd1", arguments: &["--rw=randwrite", "--bs=4k", "--iodepth=1"] };
 const FLUSHED: Pattern = Pattern {
     name: "randwrite-4k-qd16-flush16",

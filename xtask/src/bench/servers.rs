@@ -43,15 +43,14 @@ impl Server {
         format!("nbd+unix:///{export}?socket={}", self.socket.display())
     }
 
-    /// Processor time used so far, user and system, in microseconds (the kernel counts 10 ms).
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Processor time used so far.
     pub fn cpu_us(&self) -> Result<u64> {
-        let path = format!("/proc/{}/stat", self.child.id());
-        let stat = std::fs::read_to_string(&path).context("the server's processor time")?;
-        let after_name = stat.rsplit(") ").next().unwrap_or_default();
-        let mut fields = after_name.split(' ').skip(11);
-        let mut ticks = || fields.next().and_then(|field| field.parse::<u64>().ok());
-        let (user, system) = ticks().zip(ticks()).context("/proc/PID/stat")?;
-        Ok((user + system) * 10_000)
+        cpu_us(self.child.id())
     }
 
     fn is_running(&mut self) -> bool {
@@ -66,6 +65,18 @@ impl Server {
     }
 }
 
+/// Processor time that a process has used, user and system, in microseconds (the kernel counts
+/// 10 ms).
+pub fn cpu_us(process: u32) -> Result<u64> {
+    let path = format!("/proc/{process}/stat");
+    let stat = std::fs::read_to_string(&path).context("the server's processor time")?;
+    let after_name = stat.rsplit(") ").next().unwrap_or_default();
+    let mut fields = after_name.split(' ').skip(11);
+    let mut ticks = || fields.next().and_then(|field| field.parse::<u64>().ok());
+    let (user, system) = ticks().zip(ticks()).context("/proc/PID/stat")?;
+    Ok((user + system) * 10_000)
+}
+
 /// What another server serves.
 #[derive(Clone, Copy)]
 pub enum Peer {
@@ -73,6 +84,8 @@ pub enum Peer {
     NbdkitFile,
     /// qemu-nbd on a raw file.
     QemuRaw,
+    /// qemu-nbd on qcow2.
+    Qcow,
     /// qemu-nbd on qcow2 over a backing snapshot.
     QcowSnapshot,
     /// nbdkit's null plugin: the protocol alone.
@@ -85,6 +98,7 @@ impl Peer {
         match self {
             Peer::NbdkitFile => "nbdkit-file",
             Peer::QemuRaw => "qemu-nbd-raw",
+            Peer::Qcow => "qemu-nbd-qcow2",
             Peer::QcowSnapshot => "qemu-nbd-qcow2-snapshot",
             Peer::Null => "nbdkit-null",
         }
@@ -106,6 +120,12 @@ impl Peer {
                 files.push(disk.clone());
                 if matches!(self, Peer::QemuRaw) { qemu(&socket, "raw") } else { nbdkit(&socket) }
             }
+            Peer::Qcow => {
+                let create = ["create", "-q", "-f", "qcow2"];
+                program::run(Command::new("qemu-img").args(create).arg(&disk).arg(&size))?;
+                files.push(disk.clone());
+                qemu(&socket, "qcow2")
+            }
             Peer::QcowSnapshot => {
                 files.extend(make_snapshot(&disk, &size)?);
                 qemu(&socket, "qcow2")
@@ -114,7 +134,7 @@ impl Peer {
         };
         match self {
             Peer::NbdkitFile => command.arg("file").arg(&disk),
-            Peer::QemuRaw => command.arg(&disk),
+            Peer::QemuRaw | Peer::Qcow => command.arg(&disk),
             Peer::QcowSnapshot => command.arg(top_of(&disk)),
             Peer::Null => command.args(["null", &size]),
         };
@@ -171,13 +191,30 @@ impl Hindsight {
 
     /// Starts one on a fresh pool on a stack of layers, whose members have room for some volumes.
     pub fn start_on(options: &Options, name: &str, stack: &str) -> Result<Hindsight> {
+        let size_bytes = (options.size_bytes * 6).max(2 << 30);
+        Hindsight::start_made(options, name, size_bytes, &["--stack", stack])
+    }
+
+    /// Starts one on a fresh pool of so many bytes.
+    pub fn start_of(options: &Options, name: &str, size_bytes: u64) -> Result<Hindsight> {
+        let mut started = Hindsight::start_made(options, name, size_bytes, &[])?;
+        "hindsight".clone_into(&mut started.server.name);
+        Ok(started)
+    }
+
+    fn start_made(
+        options: &Options,
+        name: &str,
+        size_bytes: u64,
+        more: &[&str],
+    ) -> Result<Hindsight> {
         let pool = options.directory.join(format!("pool-{name}"));
         if pool.exists() {
             std::fs::remove_dir_all(&pool).context("an old pool of the benchmarks")?;
         }
-        let size = (options.size_bytes * 6).max(2 << 30).to_string();
+        let size = size_bytes.to_string();
         let mut create = Command::new(&options.hindsight);
-        create.args(["pool", "create", "--stack", stack, "--size", &size, "--pool"]).arg(&pool);
+        create.args(["pool", "create"]).args(more).args(["--size", &size, "--pool"]).arg(&pool);
         program::output(&mut create)?;
         let mut started = Hindsight::open_at(options, pool)?;
         name.clone_into(&mut started.server.name);
@@ -221,7 +258,7 @@ impl Hindsight {
         command.arg("serve").arg("--pool").arg(&pool);
         command.arg("--nbd").arg(format!("unix:{}", socket.display()));
         command.arg("--http").arg(format!("unix:{}", pool.join("api.sock").display()));
-        command.args(["--iscsi", "none", "--nfs", "none"]).args(more);
+        command.args(["--nfs", "none"]).args(more);
         let child = command.stdout(Stdio::null()).stderr(log).spawn().context("hindsight serve")?;
         let mut server = Server { name: "hindsight".to_owned(), child, socket, files: Vec::new() };
         let text = || std::fs::read_to_string(&said).unwrap_or_default();
