@@ -1,5 +1,5 @@
-//! The checker's own clients, NBD and iSCSI, against servers of other people, so that they are right
-//! before they judge ours.
+//! The checker's own clients, NBD and iSCSI, against servers of other people, so that they are
+//! right before they judge ours.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
