@@ -1,9 +1,10 @@
 //! Pools whose members are under write buffers.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use block::stack::Stack;
-use block::{BlockDevice, MediaDevice, WriteBuffers};
+use block::{BlockDevice, Found, MediaDevice, WriteBuffers};
 use env::Media;
 use parking_lot::Mutex;
 use sim::{Random, SimEntropy, SimMedia, SimMemories};
@@ -18,6 +19,8 @@ pub struct Buffered {
     /// Bytes that went through buffers, as far as that was seen.
     pub taken: u64,
     seen: u64,
+    /// Bytes that openings found in memories of processes that had died.
+    pub found: AtomicU64,
 }
 
 /// The stack of a seed.
@@ -37,6 +40,7 @@ impl Buffered {
             random: Mutex::new(random),
             taken: 0,
             seen: 0,
+            found: AtomicU64::new(0),
         }
     }
 
@@ -58,7 +62,8 @@ impl Buffered {
     pub fn forked(&self, media: &SimMedia) -> Buffered {
         let random = Mutex::new(self.random.lock().clone());
         let memories = self.memories.fork(media);
-        Buffered { memories, process: Mutex::default(), random, taken: 0, seen: 0 }
+        let found = AtomicU64::new(0);
+        Buffered { memories, process: Mutex::default(), random, taken: 0, seen: 0, found }
     }
 
     /// Buffers come into use, with a slot.
@@ -67,6 +72,12 @@ impl Buffered {
         let buffers = process.as_ref().expect("begun");
         buffers.tick();
         assert!(buffers.grow(), "there is memory");
+    }
+
+    /// Makes slots, if a write has found none.
+    pub fn grow(&self) {
+        let process = self.process.lock();
+        while process.as_ref().expect("begun").grow() {}
     }
 
     /// Writes all that waits.
@@ -89,6 +100,9 @@ impl Buffered {
         }
         let buffers = process.as_ref().expect("begun");
         let media = buffers.over(Arc::<SimMedia>::clone(media) as Arc<dyn Media>).ok()?;
+        if let Found::Written(bytes) = media.found() {
+            self.found.fetch_add(*bytes, Ordering::Relaxed);
+        }
         Some(Arc::new(MediaDevice::new(media)))
     }
 
