@@ -56,10 +56,11 @@ pub(super) fn run(program: &Path, pool: &Path, seed: u64) -> Result<Counts> {
     let stacks = [None, None, Some("mirror(a.img, b.img)")];
     let stack = stacks[random.index(stacks.len())];
     let may_fail = stack.is_none();
+    // The pool is put back as the kill left it, again and again: all of it has to be there.
+    let without = ["--write-memory", "0"];
     let (server, members) = match stack {
         None => {
-            // The pool is put back as the kill left it, again and again: all of it has to be there.
-            let more = ["--pool-size", POOL, "--write-memory", "0"];
+            let more = [&["--pool-size", POOL][..], &without].concat();
             let server = Server::start_with(program, pool, &more)?;
             (server, vec![pool.join("pool.img")])
         }
@@ -69,7 +70,7 @@ pub(super) fn run(program: &Path, pool: &Path, seed: u64) -> Result<Counts> {
             command::run(std::process::Command::new(program).args(make))?;
             let members = ["a.img", "b.img"].map(|name| pool.join(name));
             let members = members.into_iter().filter(|path| path.exists()).collect();
-            (Server::start(program, pool)?, members)
+            (Server::start_with(program, pool, &without)?, members)
         }
     };
     let counts = Counts::default();

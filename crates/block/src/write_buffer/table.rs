@@ -311,10 +311,9 @@ impl Table {
         true
     }
 
-    /// Whether a first slot is to be made, or fewer than so many are free once some were needed.
+    /// Whether fewer slots than so many are free, and some are needed.
     pub(super) fn wants_slots(&self, free: usize) -> bool {
-        let is_needed = self.slots.is_empty() || self.is_wanted && self.free.len() < free;
-        is_needed && !self.is_closing
+        self.is_wanted && !self.is_closing && self.free.len() < free
     }
 
     pub(super) fn slot_count(&self) -> usize {

@@ -17,7 +17,8 @@ fn over(media: &Arc<SimMedia>) -> (WriteBuffers, Arc<WriteBuffer>) {
     let buffer = all.over(Arc::<SimMedia>::clone(media)).expect("opened");
     all.tick();
     buffer.allocate(AREA_BYTES, PIECE_BYTES).expect("there is space");
-    assert!(all.grow());
+    buffer.write_at(AREA_BYTES, &[IoSlice::new(&[1; 64])]).expect("written");
+    assert!(all.grow() && all.grow());
     buffer.write_at(AREA_BYTES, &[IoSlice::new(&[1; 65_536])]).expect("it waits");
     (all, buffer)
 }

@@ -66,18 +66,17 @@ impl Buffered {
         Buffered { memories, process: Mutex::default(), random, taken: 0, seen: 0, found }
     }
 
-    /// Buffers come into use, with a slot.
-    pub fn begin(&self) {
-        let process = self.process.lock();
-        let buffers = process.as_ref().expect("begun");
-        buffers.tick();
-        assert!(buffers.grow(), "there is memory");
+    /// Buffers come into use.
+    pub fn tick(&self) {
+        self.process.lock().as_ref().expect("begun").tick();
     }
 
-    /// Makes slots, if a write has found none.
+    /// Makes slots, as a write has found none.
     pub fn grow(&self) {
         let process = self.process.lock();
-        while process.as_ref().expect("begun").grow() {}
+        let buffers = process.as_ref().expect("begun");
+        assert!(buffers.grow(), "a write has found none");
+        while buffers.grow() {}
     }
 
     /// Writes all that waits.

@@ -230,9 +230,9 @@ fn run_buffered(base: &World, history: &[Action], halt: Halt, after: u64) -> Opt
     let mut world = base.forked();
     world.buffered().start_with(8 << 20);
     world.pool = Some(world.try_open().expect("a pool that was closed"));
-    world.buffered().begin();
-    // One takes the slot that is there, the next has more made, in which later logs begin.
-    world.begin(&["x", "y"], Granularity::EveryWrite);
+    // Its log finds no slot, so that some are made, in which later logs begin.
+    world.buffered().tick();
+    world.begin(&["x"], Granularity::EveryWrite);
     world.buffered().grow();
     world.begin(&["v", "w"], Granularity::EveryWrite);
     let (last, before) = history.split_last().expect("histories are not empty");
