@@ -13,7 +13,7 @@ use crate::tree::SourceFile;
 /// no cycle.
 const FILES_MAX: &[(&str, usize)] = &[
     ("api", 2),
-    ("block", 12),
+    ("block", 8),
     ("cli", 2),
     ("format", 5),
     ("history", 5),

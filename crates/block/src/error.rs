@@ -50,6 +50,23 @@ pub struct DeviceError {
 }
 
 impl DeviceError {
+    /// The error of a request that a layer refuses or cannot do.
+    #[must_use]
+    pub fn new(
+        kind: DeviceErrorKind,
+        operation: Operation,
+        (offset, length_bytes): (u64, u64),
+        device: String,
+        text: &str,
+    ) -> DeviceError {
+        let cause = match kind {
+            DeviceErrorKind::OutOfRange => io::ErrorKind::InvalidInput,
+            _ => io::ErrorKind::Other,
+        };
+        let source = io::Error::new(cause, text.to_owned());
+        DeviceError { kind, operation, offset, length_bytes, device, source }
+    }
+
     /// The same error once more; of its cause the text.
     #[must_use]
     pub fn again(&self) -> DeviceError {

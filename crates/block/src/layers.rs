@@ -12,6 +12,7 @@ pub(crate) mod order;
 mod parity;
 #[cfg(test)]
 mod replaced_tests;
+mod sides;
 mod stripe;
 mod trial;
 
@@ -19,7 +20,8 @@ pub use crypt::{CryptDevice, CryptError, CryptKey, KeySource};
 pub use delay::{DelayDevice, Delays, Pause};
 pub(crate) use gates::Gates;
 pub use memory::MemoryDevice;
-pub use mirror::{Keeper, MirrorDevice, Side, Standing};
+pub use mirror::MirrorDevice;
 pub use parity::{Layout, PARITIES_MAX, ParityDevice};
+pub use sides::{Keeper, Side, Standing};
 pub use stripe::StripeDevice;
 pub use trial::TrialDevice;

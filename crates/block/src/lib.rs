@@ -68,6 +68,17 @@ pub enum Resync {
 pub trait BlockDevice: Send + Sync {
     /// Length in bytes.
     fn len_bytes(&self) -> u64;
+    /// Refuses a request that lies beyond the end.
+    ///
+    /// # Errors
+    /// `OutOfRange`.
+    fn check(&self, operation: Operation, offset: u64, length_bytes: u64) -> Result<()> {
+        if offset.checked_add(length_bytes).is_some_and(|end| end <= self.len_bytes()) {
+            return Ok(());
+        }
+        let (kind, range) = (DeviceErrorKind::OutOfRange, (offset, length_bytes));
+        Err(DeviceError::new(kind, operation, range, self.describe(), "beyond the end"))
+    }
     /// Fills `buffer` from `offset`; never short.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
     /// Fills `buffer` if that needs no waiting; `Ok(false)` means "would wait" and leaves it

@@ -1,79 +1,19 @@
-//! Readers whose bytes do not match their checksum ask the stack for better ones.
-
-use std::sync::atomic::Ordering;
+//! A block of which no copy is right may have the same bytes in another version, or in a clone.
 
 use std::io::IoSlice;
+use std::sync::atomic::Ordering;
 
-use block::heal::is_right_somehow;
-use block::{Outcome, Right};
 use format::checksum::block_crc;
 use format::location::Location;
 use format::map::Entry;
 use units::BLOCK_BYTES;
 
-use crate::healed::Healed;
+use crate::Store;
 use crate::io_tally::IoKind;
 use crate::segment::{Content, NO_LOG};
 use crate::store::SecondSource;
-use crate::{Result, Store};
 
 impl Store {
-    /// Fills `buffer` with the right bytes of a range that was read and found wrong; false if there
-    /// are none.
-    pub fn heal(&self, at: u64, buffer: &mut [u8], right: &Right<'_>) -> bool {
-        self.checksum_errors.fetch_add(1, Ordering::Relaxed);
-        let outcome = self.device.heal(at, buffer, right);
-        let mut counts = self.healed.lock();
-        for counts in counts.iter_mut() {
-            if counts.total() == 0 {
-                counts.first_at = at;
-            }
-            match outcome {
-                Ok(Outcome::Recovered) => counts.recovered += 1,
-                Ok(Outcome::Transient) => counts.transient += 1,
-                // The map's checksum came with the pointer: copies that agree against it are
-                // wrong.
-                Ok(Outcome::Agreed | Outcome::Unrecoverable) | Err(_) => counts.unrecoverable += 1,
-            }
-        }
-        matches!(outcome, Ok(Outcome::Recovered | Outcome::Transient))
-    }
-
-    /// Writes again what is known from elsewhere than a copy, and counts it as found wrong.
-    ///
-    /// # Errors
-    /// `Refused` or the device's.
-    pub fn write_known(&self, at: u64, bytes: &[u8]) -> Result<()> {
-        self.checksum_errors.fetch_add(1, Ordering::Relaxed);
-        self.write(at, &[IoSlice::new(bytes)])?;
-        for counts in self.healed.lock().iter_mut() {
-            counts.first_at = if counts.total() == 0 { at } else { counts.first_at };
-            counts.recovered += 1;
-        }
-        Ok(())
-    }
-
-    /// The same for what may never have been written: nothing is wrong unless some copy is right.
-    pub fn heal_if_known(&self, at: u64, buffer: &mut [u8], right: &Right<'_>) -> bool {
-        self.device.copies(at, buffer.len() as u64) > 1
-            && is_right_somehow(&*self.device, at, buffer, right)
-            && self.heal(at, buffer, right)
-    }
-
-    /// Whether some copy of a range is right, which `buffer` has then, and so all are afterwards
-    /// that can be written: what a crash or a lost write left on one of them may not be built upon
-    /// before.
-    pub fn agree(&self, at: u64, buffer: &mut [u8], right: &Right<'_>) -> bool {
-        let copies = self.device.copies(at, buffer.len() as u64);
-        let mut is_right = |copy| self.device.read_copy(copy, at, buffer).is_ok() && right(buffer);
-        let right_ones = (0..copies).filter(|&copy| is_right(copy)).count();
-        match right_ones {
-            0 => self.heal_if_known(at, buffer, right),
-            all if all == copies => true,
-            _ => self.heal(at, buffer, right),
-        }
-    }
-
     /// Names who knows of other versions of a block. Once.
     pub fn set_second_source(&self, source: SecondSource) {
         assert!(self.second_source.set(source).is_ok(), "there is one pool over a store");
@@ -152,15 +92,6 @@ impl Store {
             .any(|version| self.read_version(number, &version, block) && block_crc(block) == crc)
     }
 
-    /// Counts a block that was had from another version; so many were counted as lost before.
-    fn count_elsewhere(&self, were_lost: u64) {
-        for counts in self.healed.lock().iter_mut() {
-            counts.unrecoverable = counts.unrecoverable.saturating_sub(were_lost);
-            counts.recovered += 1;
-            counts.elsewhere += 1;
-        }
-    }
-
     fn read_version(&self, number: u64, version: &Entry, block: &mut [u8]) -> bool {
         let Ok((at, content)) = self.locate(version.location) else { return false };
         let io = self.io(NO_LOG);
@@ -172,15 +103,5 @@ impl Store {
         let right = |bytes: &[u8]| block_crc(bytes) == version.crc;
         let is_read = self.device.read_at(at, block).is_ok();
         (is_read && right(block)) || self.heal_if_known(at, block, &right)
-    }
-
-    /// The faults found since this was asked last.
-    pub fn take_healed(&self) -> Healed {
-        std::mem::take(&mut self.healed.lock()[1])
-    }
-
-    /// The faults found since the pool was opened.
-    pub fn healed(&self) -> Healed {
-        self.healed.lock()[0]
     }
 }

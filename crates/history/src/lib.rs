@@ -20,6 +20,7 @@ mod pack_cache;
 mod packs;
 mod page_table;
 mod pending;
+mod pool_device;
 mod recover;
 mod room;
 pub mod run;

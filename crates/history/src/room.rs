@@ -3,12 +3,16 @@
 //! A pool may be a sparse file on a file system that others fill. So a zone's space is reserved
 //! before the zone is used, and some zones for reclamation are reserved ahead: when the device has
 //! no more room, history can still be given up and things can still be deleted.
+//!
+//! Deliberately unaware of readers, segments and what a zone holds.
 
-use std::sync::atomic::Ordering;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use block::{DeviceErrorKind, Purpose};
+use block::{DeviceErrorKind, Purpose, Zones};
+use env::{Rank, RankedMutex};
 
-use crate::store::Store;
+use crate::pool_device::PoolDevice;
 use crate::{Error, ErrorKind, Result};
 
 /// Zones tried for space at opening, at most: those kept by an earlier opening are among the
@@ -18,7 +22,39 @@ const TRIED_MAX: usize = 256;
 /// system drops the pages of a hole under the file's lock).
 const PIECE_BYTES: u64 = 1 << 20;
 
-impl Store {
+/// The zones of a pool's device.
+pub struct Room {
+    pool_device: PoolDevice,
+    /// Bytes of a zone.
+    pub zone_bytes: u64,
+    zones: RankedMutex<Zones>,
+    /// The device had no room for a zone when it was last asked.
+    device_full: AtomicBool,
+}
+
+impl Deref for Room {
+    type Target = PoolDevice;
+
+    fn deref(&self) -> &PoolDevice {
+        &self.pool_device
+    }
+}
+
+impl Room {
+    pub(crate) fn new(pool_device: PoolDevice, zone_bytes: u64, zones: Zones) -> Room {
+        Room {
+            pool_device,
+            zone_bytes,
+            zones: RankedMutex::new(Rank::Zones, zones),
+            device_full: AtomicBool::new(false),
+        }
+    }
+
+    /// The first byte of a zone on the device.
+    pub fn zone_offset(&self, zone: u32) -> u64 {
+        u64::from(zone) * self.zone_bytes
+    }
+
     /// Has more zones from now on, the last so many of which are kept for reclamation. A take that
     /// failed before may succeed.
     pub fn extend_zones(&self, count: u32, reserve_count: u32) {
@@ -54,8 +90,7 @@ impl Store {
     /// # Errors
     /// `Full` when there is none for this purpose or the device has no room for it; those of the
     /// device.
-    pub fn allocate_zone(&self, purpose: Purpose) -> Result<u32> {
-        self.collect_freed();
+    pub(crate) fn take_zone(&self, purpose: Purpose) -> Result<u32> {
         loop {
             let unbacked = {
                 let mut zones = self.zones.lock();
@@ -128,19 +163,13 @@ impl Store {
         refused.iter().for_each(|&zone| zones.free(zone, false));
     }
 
-    /// Whether a zone for new data can be had, space included.
-    pub fn has_room(&self) -> bool {
-        match self.allocate_zone(Purpose::Data) {
-            Ok(zone) => {
-                self.zones.lock().free(zone, true);
-                true
-            }
-            Err(_) => false,
-        }
+    /// Gives back a zone that was taken a moment ago, whether or not a write has failed since.
+    pub(crate) fn free_unused(&self, zone: u32) {
+        self.zones.lock().free(zone, true);
     }
 
     /// Frees a zone that no reader can know of. Its space stays reserved until it is used again or
-    /// given back ([`Store::give_back`]). After a failure nothing is freed: whether the catalogue
+    /// given back ([`Room::give_back`]). After a failure nothing is freed: whether the catalogue
     /// names the zone is not known, and what it names must stay reserved.
     pub fn free_zone(&self, zone: u32) {
         if !self.has_failed() {

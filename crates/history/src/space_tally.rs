@@ -5,6 +5,7 @@
 //!    something of it has changed, under a lock of its own, and adds the difference.
 //! 2. A segment counts from when it is in the store's table until it is retired.
 
+use std::iter::Sum;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -53,6 +54,21 @@ impl SpaceCount {
             shared_entries,
             dead_bytes,
         ]
+    }
+}
+
+impl Sum for SpaceCount {
+    fn sum<I: Iterator<Item = SpaceCount>>(counts: I) -> SpaceCount {
+        counts.fold(SpaceCount::default(), |all, one| SpaceCount {
+            live_bytes: all.live_bytes + one.live_bytes,
+            entries: all.entries + one.entries,
+            packed_bytes: all.packed_bytes + one.packed_bytes,
+            packed_entries: all.packed_entries + one.packed_entries,
+            shadow_bytes: all.shadow_bytes + one.shadow_bytes,
+            shared_bytes: all.shared_bytes + one.shared_bytes,
+            shared_entries: all.shared_entries + one.shared_entries,
+            dead_bytes: all.dead_bytes + one.dead_bytes,
+        })
     }
 }
 

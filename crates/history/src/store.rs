@@ -1,31 +1,32 @@
-//! The state that all logs and maps of a pool share: the device, its zones, the table of segments,
-//! and the epochs that keep a zone from being used again while a reader may still look at it.
+//! The state that all logs and maps of a pool share, over its device and zones: the table of
+//! segments, and the epochs that keep a zone from being used again while a reader may still look at
+//! it.
 //!
 //! Invariants
 //! 1. A segment number is in the table exactly while some map entry may point to it.
 //! 2. A zone is freed only after every reader that began before its retirement has ended (`Epoch`).
-//! 3. After one failed write or flush `failed` stays set: no later success is trusted.
 //!
 //! Deliberately unaware of volumes, timelines and the catalogue.
 
 use std::collections::{HashMap, VecDeque};
-use std::io::IoSlice;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use block::{BlockDevice, Zones};
+use block::{BlockDevice, Purpose, Zones};
 use env::{Clock, Entropy, Rank, RankedMutex, RankedRwLock};
 use format::location::Location;
 use format::map::Entry;
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::{Mutex, RwLock};
 use units::WallTime;
 
 use crate::hash::FastMap;
-use crate::healed::Healed;
 use crate::io_tally::IoTally;
 use crate::map_zones::{MapZones, SharedMapZones};
 use crate::pack_cache::PackCache;
 use crate::page_table::PageBudget;
+use crate::pool_device::PoolDevice;
+use crate::room::Room;
 use crate::run::LeafCache;
 use crate::segment::{Content, Segment};
 use crate::space_tally::{SpaceCount, SpaceTally};
@@ -64,30 +65,13 @@ impl Drop for Epoch {
     }
 }
 
-/// Group commit of device flushes.
-#[derive(Debug, Default)]
-struct FlushGroup {
-    state: Mutex<FlushState>,
-    ended: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct FlushState {
-    started: u64,
-    ended: u64,
-    running: bool,
-}
-
-/// The shared parts of a pool's history.
+/// The shared parts of a pool's history, which reads as its room does, and that as its device.
 pub struct Store {
-    /// The stack of devices.
-    pub device: Arc<dyn BlockDevice>,
+    room: Room,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Randomness, for nonces.
     pub entropy: Arc<dyn Entropy>,
-    /// Bytes of a zone.
-    pub zone_bytes: u64,
     /// Identity of the pool.
     pub pool_id: u128,
     /// The pool's secret, which is in the nonces of its segments.
@@ -102,22 +86,13 @@ pub struct Store {
     pub view_budget: Arc<PageBudget>,
     /// Map pages looked up because they were not held.
     pub page_loads: AtomicU64,
-    /// Blocks whose checksum did not match.
-    pub checksum_errors: AtomicU64,
-    /// The faults found since the pool was opened, and since somebody last asked.
-    pub(crate) healed: Mutex<[Healed; 2]>,
     /// The source of other versions of a block that may have the same bytes.
     pub(crate) second_source: OnceLock<SecondSource>,
-    pub(crate) zones: RankedMutex<Zones>,
-    /// The device had no room for a zone when it was last asked.
-    pub(crate) device_full: AtomicBool,
     segments: RankedRwLock<HashMap<u64, Arc<Segment>>>,
     spares: RankedMutex<VecDeque<Spare>>,
     pub(crate) map_zones: SharedMapZones,
     epoch: RwLock<Arc<Epoch>>,
     freed: Arc<Mutex<Vec<Retired>>>,
-    flushes: FlushGroup,
-    failed: AtomicBool,
     tallies: Mutex<FastMap<u64, Arc<IoTally>>>,
     space: RwLock<FastMap<u64, Arc<SpaceTally>>>,
 }
@@ -159,15 +134,22 @@ pub struct Behind {
     since_ns: u64,
 }
 
+impl Deref for Store {
+    type Target = Room;
+
+    fn deref(&self) -> &Room {
+        &self.room
+    }
+}
+
 impl Store {
     /// A store with no segments yet.
     pub fn new(parts: StoreParts) -> Store {
         let freed = Arc::new(Mutex::new(Vec::new()));
         Store {
-            device: parts.device,
+            room: Room::new(PoolDevice::new(parts.device), parts.zone_bytes, parts.zones),
             clock: parts.clock,
             entropy: parts.entropy,
-            zone_bytes: parts.zone_bytes,
             pool_id: parts.pool_id,
             secret: parts.secret,
             leaf_cache: LeafCache::new(parts.leaf_cache_bytes),
@@ -175,18 +157,12 @@ impl Store {
             page_budget: Arc::new(PageBudget::new(parts.page_cache_bytes / 4 * 3)),
             view_budget: Arc::new(PageBudget::new(parts.page_cache_bytes / 4)),
             page_loads: AtomicU64::new(0),
-            checksum_errors: AtomicU64::new(0),
-            healed: Mutex::default(),
             second_source: OnceLock::new(),
-            zones: RankedMutex::new(Rank::Zones, parts.zones),
-            device_full: AtomicBool::new(false),
             segments: RankedRwLock::new(Rank::Segments, HashMap::new()),
             spares: RankedMutex::new(Rank::Spares, VecDeque::new()),
             map_zones: SharedMapZones::new(Rank::MapZones, MapZones::default()),
             epoch: RwLock::new(Arc::new(Epoch::new(Arc::clone(&freed)))),
             freed,
-            flushes: FlushGroup::default(),
-            failed: AtomicBool::new(false),
             tallies: Mutex::default(),
             space: RwLock::default(),
         }
@@ -213,29 +189,12 @@ impl Store {
 
     /// The sum of all logs.
     pub fn space_of_all(&self) -> SpaceCount {
-        let mut all = SpaceCount::default();
-        for tally in self.space.read().values() {
-            let one = tally.count();
-            all.live_bytes += one.live_bytes;
-            all.entries += one.entries;
-            all.packed_bytes += one.packed_bytes;
-            all.packed_entries += one.packed_entries;
-            all.shadow_bytes += one.shadow_bytes;
-            all.shared_bytes += one.shared_bytes;
-            all.shared_entries += one.shared_entries;
-            all.dead_bytes += one.dead_bytes;
-        }
-        all
+        self.space.read().values().map(|tally| tally.count()).sum()
     }
 
     /// Forgets the sum of a log that is no more.
     pub fn forget_space(&self, log: u64) {
         self.space.write().remove(&log);
-    }
-
-    /// The first byte of a zone on the device.
-    pub fn zone_offset(&self, zone: u32) -> u64 {
-        u64::from(zone) * self.zone_bytes
     }
 
     /// Frees the zones whose last reader has gone.
@@ -247,6 +206,21 @@ impl Store {
             }
             self.free_zone(retired.zone);
         }
+    }
+
+    /// Takes a zone whose space is reserved on the device, of those that readers have left too.
+    ///
+    /// # Errors
+    /// `Full` when there is none for this purpose or the device has no room for it; those of the
+    /// device.
+    pub fn allocate_zone(&self, purpose: Purpose) -> Result<u32> {
+        self.collect_freed();
+        self.take_zone(purpose)
+    }
+
+    /// Whether a zone for new data can be had, space included.
+    pub fn has_room(&self) -> bool {
+        self.allocate_zone(Purpose::Data).map(|zone| self.free_unused(zone)).is_ok()
     }
 
     /// Holds back the reuse of everything a reader may find from now on.
@@ -346,71 +320,6 @@ impl Store {
     /// The spares, oldest first.
     pub fn spares(&self) -> Vec<Spare> {
         self.spares.lock().iter().copied().collect()
-    }
-
-    /// Whether an earlier write or flush failed.
-    pub fn has_failed(&self) -> bool {
-        self.failed.load(Ordering::Acquire)
-    }
-
-    /// Refuses writes from now on.
-    pub fn fail(&self) {
-        self.failed.store(true, Ordering::Release);
-        // Waiters for a flush that never ends are told too.
-        drop(self.flushes.state.lock());
-        self.flushes.ended.notify_all();
-    }
-
-    /// Writes to the device; a failure is final for the store.
-    ///
-    /// # Errors
-    /// `Refused` after an earlier failure; else the device's.
-    pub fn write(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
-        if self.has_failed() {
-            return Err(Error::refused());
-        }
-        self.device.write_at(offset, slices).map_err(|e| {
-            self.fail();
-            e.into()
-        })
-    }
-
-    /// Flushes the device. Callers that wait together share one flush, which began after each of
-    /// them came.
-    ///
-    /// # Errors
-    /// `Refused` after an earlier failure; else the device's.
-    pub fn flush(&self) -> Result<()> {
-        let mut state = self.flushes.state.lock();
-        let mine = state.started + 1;
-        loop {
-            if self.has_failed() {
-                return Err(Error::refused());
-            }
-            if state.ended >= mine {
-                return Ok(());
-            }
-            if !state.running {
-                break;
-            }
-            self.flushes.ended.wait(&mut state);
-        }
-        state.started += 1;
-        state.running = true;
-        let ticket = state.started;
-        drop(state);
-        let outcome = self.device.flush();
-        if outcome.is_err() {
-            self.fail();
-        }
-        let mut state = self.flushes.state.lock();
-        state.running = false;
-        if outcome.is_ok() {
-            state.ended = ticket;
-        }
-        self.flushes.ended.notify_all();
-        drop(state);
-        outcome.map_err(Error::from)
     }
 
     /// The nonce of a segment that is begun.

@@ -7,17 +7,18 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use format::label::{self, Label, MEMBERS_MAX, Member, MemberStanding, Regions};
+use format::label::{self, Label, MEMBERS_MAX, Member, Regions};
 
+use super::Array;
 use super::book::Book;
 use super::build::{Making, Materials, build, top_bytes};
-use super::found::members_of;
+use super::candidate::{Identities, refused};
 use super::grow::{Added, add_rows, check_as_safe, check_free, checked, wider};
 use super::member::MemberDevice;
-use super::opening::{Devices, refused, share};
+use super::opening::{Devices, share};
 use super::regions::set;
-use super::{Array, Identities, Shared};
-use crate::layers::{Keeper, Standing, StripeDevice};
+use super::shared::{Shared, members_of};
+use crate::layers::{Standing, StripeDevice};
 use crate::stack::Stack;
 use crate::{ArrayError, BlockDevice, Resync};
 
@@ -79,7 +80,7 @@ impl Array {
         let members = making.members();
         build(&making, &members, &numbered, materials, Making::New)?.flush()?;
         let device = build(shared, &members, &numbered, materials, Making::There)?;
-        let top = Arc::new(StripeDevice::concat(vec![Arc::clone(self.top.now()), device]));
+        let top = Arc::new(StripeDevice::concat(vec![Arc::clone(self.top().now()), device]));
         assert_eq!(top.len_bytes(), bytes.1, "as long as was computed");
         let rows = members_of(&grown)[count..].to_vec();
         let members = members[count..].to_vec();
@@ -92,32 +93,15 @@ impl Array {
     /// new members may be needed then; until then nothing can be marked, nor anybody put out.
     #[must_use]
     pub fn is_torn(&self) -> bool {
-        self.shared.torn.get().is_some()
-    }
-
-    /// Fails unless all members are in and nothing is left of a crash.
-    pub(super) fn check_settled(&self, label: &Label) -> Result<(), ArrayError> {
-        if Keeper::is_unsettled(&*self.shared) || !self.unsettled.lock().is_empty() {
-            return Err(refused("what was in flight at a crash is not settled yet", "try again"));
-        }
-        let members = members_of(label).iter().zip(self.shared.members());
-        let mut lacking =
-            members.filter(|(row, at)| row.standing != MemberStanding::In || !at.is_there());
-        match lacking.next() {
-            None => Ok(()),
-            Some((_, member)) => {
-                let what = format!("{} is not there or not up to date", member.path());
-                Err(refused(what, "bring it back, or replace it, before the pool grows"))
-            }
-        }
+        self.shared.is_torn()
     }
 
     /// Makes a part that is ready part of the array, while nobody writes.
     fn begin_part(&self, part: Part, top: Arc<dyn BlockDevice>) -> Result<(), ArrayError> {
         let shared = &self.shared;
         // Whoever brings a member up to date, or tidies, is through with it.
-        let (_work, _tidying) = (self.work.lock(), self.tidying.lock());
-        let _alone = self.gate.write();
+        let (_work, _tidying) = (self.hold_work(), self.hold_tidying());
+        let _alone = self.hold_writers();
         let mut book = shared.book.lock();
         self.check_settled(&book.label)?;
         let mut label = book.label.clone();
@@ -137,18 +121,14 @@ impl Array {
         if region_bytes != self.shared.regions.region_bytes() {
             shared.regions.begin_again(region_bytes);
         }
-        // Who sees the part marks what is written there. Where nothing had copies nobody marked
-        // before: that was in the old part, which needs no marks.
-        self.has_copies.store(part.stack.has_copies(), Ordering::SeqCst);
-        self.has_parity.store(has_parity, Ordering::SeqCst);
-        self.top.put_over(top);
+        self.put_over(top, &part.stack);
         drop(book);
         shared.note("pool-grown", &part.text_of_members(), "they are in use".to_owned());
         for region in partly.into_iter().filter(|_| has_parity) {
             // Of what is new in it parity is computed when somebody writes there, or tidies.
             self.note_loose(region..region + 1);
             let end = self.bytes_of(region, region_bytes).end;
-            self.top.resync(part.bytes.0, end - part.bytes.0, Resync::Unused)?;
+            self.top().resync(part.bytes.0, end - part.bytes.0, Resync::Unused)?;
         }
         Ok(())
     }
@@ -191,7 +171,7 @@ impl Shared {
     /// many: their labels may say that they did, and they would not be blank. One that fails has to
     /// be wiped by people.
     pub(super) fn claim_again(&self, making: &Shared, count: usize) {
-        if self.torn.get().is_some() || self.members.read().len() > count {
+        if self.is_torn() || self.members.read().len() > count {
             return;
         }
         let zeros = vec![0; label::layout::BYTES];
@@ -201,6 +181,11 @@ impl Shared {
         };
         let forgotten = making.members()[count..].iter().try_for_each(|member| forget(member));
         drop(forgotten.and_then(|()| making.claim(count)));
+    }
+
+    /// Whether nobody knows which labels count.
+    pub(super) fn is_torn(&self) -> bool {
+        self.torn.get().is_some()
     }
 
     /// Fails at once where a growth failed so that nobody knows which labels count: nothing can be

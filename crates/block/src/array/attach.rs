@@ -11,14 +11,15 @@ use std::sync::atomic::Ordering;
 
 use format::label::{AREA_BYTES, MEMBERS_MAX, Member, MemberStanding, Regions};
 
+use super::Array;
 use super::add::Part;
 use super::build::mirror;
-use super::found::members_of;
+use super::candidate::{Identities, refused};
 use super::grow::{add_rows, check_free, checked};
 use super::member::MemberDevice;
-use super::opening::{Devices, refused, share};
+use super::opening::{Devices, share};
 use super::regions::{clear, set};
-use super::{Array, Identities, of_label};
+use super::shared::{members_of, of_label};
 use crate::layers::{MirrorDevice, Side, Standing};
 use crate::stack::Stack;
 use crate::{ArrayError, BlockDevice, Candidate};
@@ -91,8 +92,8 @@ impl Array {
         let shared = &self.shared;
         let path = member.path();
         // No resync and no tidying is under way.
-        let (_work, _tidying) = (self.work.lock(), self.tidying.lock());
-        let _alone = self.gate.write();
+        let (_work, _tidying) = (self.hold_work(), self.hold_tidying());
+        let _alone = self.hold_writers();
         let mut book = shared.book.lock();
         self.check_settled(&book.label)?;
         let mut label = book.label.clone();
@@ -129,8 +130,7 @@ impl Array {
             let behind = book.begin_behind();
             shared.behind.store(behind, Ordering::Relaxed);
         }
-        self.has_copies.store(true, Ordering::SeqCst);
-        self.top.put_over(mirror);
+        self.put_over(mirror, &shared.stack());
         shared.tell(number, "member-attached", "it is brought up to date".to_owned());
         match standing {
             Standing::Out => {
@@ -145,8 +145,8 @@ impl Array {
         match &*self.mirror.lock() {
             Some(mirror) => Arc::new(mirror.with_side(side)),
             None => {
-                let first = Side { device: Arc::clone(self.top.now()), members: vec![0] };
-                Arc::new(mirror(&self.shared, vec![first, side], &self.together))
+                let first = Side { device: Arc::clone(self.top().now()), members: vec![0] };
+                Arc::new(mirror(&self.shared, vec![first, side], self.together()))
             }
         }
     }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use format::label::Member;
 
+use super::candidate::{ArrayError, refused};
 use super::kept::{Kept, Unopened, base_of, of_layer};
-use super::opening::{ArrayError, refused};
+use super::member::MemberDevice;
 use super::renewed::Renewed;
-use super::{MemberDevice, Shared, is_readable, number_of};
+use super::shared::{Shared, is_readable, number_of};
 use crate::layers::{
     CryptDevice, CryptError, CryptKey, Keeper, KeySource, Layout, MirrorDevice, ParityDevice,
     Pause, Side, Standing, StripeDevice,

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use format::label::{self, AREA_BYTES, Label, Member, MemberStanding};
 
-use super::number_of;
-use super::opening::{ArrayError, Candidate, noted, refused};
+use super::candidate::{ArrayError, Candidate, refused};
+use super::shared::members_of;
+use super::shared::number_of;
+use super::spare::noted;
 use crate::stack::Stack;
 use crate::{BlockDevice, Layout};
 
@@ -174,12 +176,6 @@ impl FoundAll {
         let found = self.found.into_iter().filter(|f| !is_former(f)).collect();
         Ok(Known { found, label, stack, former })
     }
-}
-
-/// The rows of a label that are no spares'.
-pub(super) fn members_of(label: &Label) -> &[Member] {
-    let count = label.members.partition_point(|m| m.standing != MemberStanding::Spare);
-    &label.members[..count]
 }
 
 /// Whether the newest label names a member or spare; one that it does not name was replaced, or

@@ -13,10 +13,14 @@ use format::label::{
 };
 
 use super::build::{Making, build, check_room, top_bytes};
-use super::found::{Found, Known, find, members_of, read_label};
-use super::opening::{devices_of, newest_maps, noted, refused};
+use super::candidate::{Identities, refused};
+use super::found::{Found, Known, find, read_label};
+use super::opening::share;
+use super::opening::{devices_of, newest_maps};
 use super::regions::{is_set, set};
-use super::{Array, Identities, Materials, Shared, number_of, share};
+use super::shared::{Shared, members_of, number_of};
+use super::spare::noted;
+use super::{Array, Materials};
 use crate::stack::Stack;
 use crate::{ArrayError, BlockDevice, Candidate, DeviceError};
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::build::{Device, Materials, Random};
-use super::opening::ArrayError;
+use super::candidate::ArrayError;
 use crate::layers::{CryptDevice, CryptError, CryptKey, DelayDevice, Delays, KeySource, Pause};
 use crate::stack::Stack;
 use crate::{DeviceError, DeviceErrorKind, Operation};

@@ -2,8 +2,8 @@
 
 use super::Array;
 use super::add::Part;
+use super::candidate::refused;
 use super::grow::{check_length, wider};
-use super::opening::refused;
 use crate::stack::Stack;
 use crate::{ArrayError, BlockDevice};
 
@@ -23,7 +23,7 @@ impl Array {
             return Err(refused(what, "stop it and give `--pool`, or add members with `--add`"));
         }
         // Nobody begins to replace it meanwhile.
-        let _work = self.work.lock();
+        let _work = self.hold_work();
         let member = shared.member(0);
         if let Some(successor) = member.successor() {
             let what = format!("{} is being copied to {}", member.path(), successor.spare.path);
@@ -34,7 +34,7 @@ impl Array {
         if bytes <= before {
             return Ok(before);
         }
-        let _alone = self.gate.write();
+        let _alone = self.hold_writers();
         let mut book = shared.book.lock();
         let mut label = book.label.clone();
         label.members[0].data_bytes = bytes;

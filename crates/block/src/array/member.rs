@@ -179,9 +179,8 @@ impl MemberDevice {
     /// Where a range of what is after the area begins on the device.
     fn check(&self, operation: Operation, offset: u64, length_bytes: u64) -> Result<u64> {
         if offset.checked_add(length_bytes).is_none_or(|end| end > self.data_bytes()) {
-            let source = io::Error::new(io::ErrorKind::InvalidInput, "beyond the end");
-            let (kind, device) = (DeviceErrorKind::OutOfRange, self.path());
-            return Err(DeviceError { kind, operation, offset, length_bytes, device, source });
+            let (kind, range) = (DeviceErrorKind::OutOfRange, (offset, length_bytes));
+            return Err(DeviceError::new(kind, operation, range, self.path(), "beyond the end"));
         }
         Ok(offset + AREA_BYTES)
     }

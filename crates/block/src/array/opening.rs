@@ -2,73 +2,33 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use env::{Rank, RankedMutex, RankedRwLock};
 use format::label::{
-    self, AREA_BYTES, Label, MEMBERS_MAX, Member, MemberStanding, PATH_BYTES_MAX, REGION_BYTES_MIN,
-    REGIONS_MAX,
+    self, AREA_BYTES, Label, MEMBERS_MAX, Member, MemberStanding, REGION_BYTES_MIN, REGIONS_MAX,
 };
-use units::WallTime;
 
+use super::Array;
 use super::book::Book;
 use super::build::{
     Making, Materials, Unusable, build, check_room, plain_mirror, top_bytes, unusable,
 };
-use super::found::{Found, Known, find, members_of, stand, take_cut, too_few, why_cut};
+use super::candidate::{ArrayError, Candidate, Identities, refused};
+use super::found::{Found, Known, find, stand, take_cut, too_few, why_cut};
 use super::grow::check_length;
 use super::kept::of_layer;
+use super::marks::Marks;
 use super::member::MemberDevice;
 use super::regions::{Regions, set};
-use super::spares::Spare;
-use super::top::Top;
-use super::{Array, Shared, code, is_readable, of_label};
+use super::shared::{Shared, code, is_readable, members_of, of_label};
+use super::spare::{Spare, noted};
+use super::upkeep::Upkeep;
+use crate::BlockDevice;
 use crate::heal::Ledger;
 use crate::layers::{MirrorDevice, TrialDevice};
 use crate::stack::Stack;
-use crate::{BlockDevice, DeviceError, Resync};
-
-/// Something that may be a member: where it is, and what is there.
-#[derive(Clone)]
-pub struct Candidate {
-    /// Where.
-    pub path: String,
-    /// What can be read there; `None` if nothing can.
-    pub device: Option<Arc<dyn BlockDevice>>,
-}
-
-/// Random numbers and the time for a new array.
-pub struct Identities<'a> {
-    /// A random number of 128 bits.
-    pub random: &'a mut dyn FnMut() -> u128,
-    /// Now.
-    pub now: WallTime,
-}
-
-/// Why members cannot be put together.
-#[derive(Debug, thiserror::Error)]
-pub enum ArrayError {
-    /// They are not what they should be.
-    #[error("{what}")]
-    Refused {
-        /// What is wrong.
-        what: String,
-        /// What to do about it.
-        hint: String,
-    },
-    /// Something was in flight when they were used last.
-    #[error("the pool was not stopped cleanly")]
-    NotClosed,
-    /// A device failed.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-}
-
-pub(super) fn refused(what: impl Into<String>, hint: &str) -> ArrayError {
-    ArrayError::Refused { what: what.into(), hint: hint.to_owned() }
-}
 
 /// Members that can be put together.
 pub struct Opening<'m> {
@@ -152,37 +112,15 @@ impl Opening<'_> {
             None => build(&shared, &shared.members(), &stack, materials, Making::There)?,
         };
         assert_eq!(top.len_bytes(), top_bytes(&stack, &label.members), "as long as was computed");
-        let has_copies = AtomicBool::new(stack.has_copies());
-        let (top, loose) = (Top::new(top), super::Loose::new());
-        let has_parity = AtomicBool::new(stack.has_parity());
-        let gate = RankedRwLock::new(Rank::ArrayWriters, ());
-        let unsettled = RankedMutex::default();
-        let is_closed = AtomicBool::new(false);
-        let [work, growing, tidying] = [Rank::ArrayWork, Rank::ArrayGrowing, Rank::ArrayTidying]
-            .map(|rank| RankedMutex::new(rank, ()));
-        let array = Array {
+        let marks = Marks::new(Arc::clone(&shared), top, &stack);
+        let together = Arc::clone(&materials.together);
+        Ok(Array {
+            upkeep: Upkeep::new(marks, Arc::clone(&shared), together),
             shared,
-            top,
             mirror: RankedMutex::new(Rank::Leaf, mirror),
-            has_copies,
-            loose,
-            has_parity,
-            gate,
-            is_closed,
-            unsettled,
-            noticed: RankedMutex::default(),
-            work,
-            together: Arc::clone(&materials.together),
-            growing,
-            tidying,
-            resynced: AtomicU64::new(0),
-        };
-        if array.has_copies() {
-            let open = array.shared.book.lock().open_regions();
-            array.shared.is_unsettled.store(!open.is_empty(), Ordering::SeqCst);
-            *array.unsettled.lock() = open;
-        }
-        Ok(array)
+            is_closed: AtomicBool::new(false),
+            growing: RankedMutex::new(Rank::ArrayGrowing, ()),
+        })
     }
 }
 
@@ -319,64 +257,6 @@ impl Array {
         let absent = Absent { missing, cut, back, failed };
         Ok(Opening { all, materials, label, as_found, stack, shared, absent })
     }
-
-    /// What was in flight when the array was used last: copies may differ there. One side is read
-    /// until [`Array::end_settling`].
-    #[must_use]
-    pub fn unsettled(&self) -> Vec<Range<u64>> {
-        if !self.shared.is_unsettled.load(Ordering::SeqCst) {
-            return Vec::new();
-        }
-        let region_bytes = self.shared.book.lock().label.region_bytes;
-        let range = |&region: &usize| {
-            let start = region as u64 * region_bytes;
-            start..(start + region_bytes).min(self.len_bytes())
-        };
-        self.unsettled.lock().iter().map(range).collect()
-    }
-
-    /// Says that what was in flight was looked at: wherever copies differ still, whoever reads
-    /// knows which is right, or nobody does. What could not be read stays to be settled. Regions
-    /// stay open until somebody tidies: nobody waits here until all is durable.
-    pub fn end_settling(&self, unread: &[Range<u64>]) {
-        let _tidying = self.tidying.lock();
-        let region_bytes = self.shared.book.lock().label.region_bytes;
-        let stays = |region: &usize| {
-            let start = *region as u64 * region_bytes;
-            unread.iter().any(|range| range.contains(&start))
-        };
-        self.unsettled.lock().retain(stays);
-        self.shared.is_unsettled.store(false, Ordering::SeqCst);
-    }
-
-    /// The same without a look: parity is computed of what is there. For what is not in use, or has
-    /// no checksums.
-    pub fn settle_as_it_is(&self) {
-        let mut unread = Vec::new();
-        for range in self.unsettled() {
-            let length = range.end - range.start;
-            let found = self.disagreements(range.start, length);
-            let computed = found
-                .and_then(|found| found.iter().try_for_each(|apart| self.compute_again(apart)));
-            if computed.is_err() {
-                unread.push(range);
-            }
-        }
-        self.end_settling(&unread);
-    }
-
-    /// Makes what was in flight agree, without knowing which copy is right: the first counts. For
-    /// what has no checksums above.
-    ///
-    /// # Errors
-    /// Those of the device.
-    pub fn settle_by_the_first(&self) -> Result<(), DeviceError> {
-        for range in self.unsettled() {
-            self.top.resync(range.start, range.end - range.start, Resync::All)?;
-        }
-        self.end_settling(&[]);
-        Ok(())
-    }
 }
 
 impl Shared {
@@ -424,11 +304,6 @@ impl Shared {
         }
         Ok(())
     }
-}
-
-/// A path as a label notes it.
-pub(super) fn noted(path: &str) -> String {
-    if path.len() <= PATH_BYTES_MAX { path.to_owned() } else { String::new() }
 }
 
 fn region_bytes(top_bytes: u64) -> u64 {

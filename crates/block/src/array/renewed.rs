@@ -12,11 +12,11 @@ use std::sync::Arc;
 use env::{RankedRwLock, RankedWriteGuard};
 use format::label;
 
-use super::Shared;
 use super::build::{Device, Missing};
 use super::kept::{Kept, of_device};
 use super::member::MemberDevice;
-use super::spares::Spare;
+use super::shared::Shared;
+use super::spare::Spare;
 use crate::heal::{Outcome, Right};
 use crate::layers::order::LayerLock;
 use crate::{BlockDevice, Result, Resync};

@@ -5,14 +5,15 @@ use std::sync::atomic::Ordering;
 
 use format::label::{AREA_BYTES, Label, MemberStanding};
 
+use super::Array;
 use super::book::Book;
+use super::candidate::refused;
 use super::found::read_label;
 use super::grow::check_free;
 use super::kept::base_of;
-use super::opening::{noted, refused};
 use super::renewed::Alone;
-use super::spares::Spare;
-use super::{Array, is_readable, number_of};
+use super::shared::{Shared, is_readable, number_of};
+use super::spare::{Spare, noted};
 use crate::layers::Standing;
 use crate::stack::Stack;
 use crate::{ArrayError, BlockDevice, Candidate, DeviceError};
@@ -74,7 +75,7 @@ impl Array {
             return Err(refused(what, "wait until all others are up to date"));
         }
         // Until it is in its place nobody else takes that.
-        let _work = self.work.lock();
+        let _work = self.hold_work();
         if there.id() == meant {
             shared.make_ready(member, &spare, is_own)?;
         }
@@ -89,7 +90,7 @@ impl Array {
             let failure = replaced(&there.path());
             shared.put_out_with(&mut book, &[member], &failure)?;
         }
-        self.put_in_place(&mut book, member, &spare, alone)
+        shared.put_in_place(&mut book, member, &spare, alone)
     }
 
     /// What a member that is out is found on, which is to take its own place.
@@ -117,6 +118,14 @@ impl Array {
         Ok(device)
     }
 
+    /// The number of the member at a path.
+    #[must_use]
+    pub fn member_at(&self, path: &str) -> Option<usize> {
+        self.shared.members().iter().position(|member| member.path() == path)
+    }
+}
+
+impl Shared {
     /// Puts a device in the place of a member that is out; it has nothing of what was ever written.
     pub(super) fn put_in_place(
         &self,
@@ -125,15 +134,14 @@ impl Array {
         with: &Spare,
         mut layer: Option<Alone<'_>>,
     ) -> Result<(), ArrayError> {
-        let shared = &self.shared;
-        let there = shared.member(member);
+        let there = self.member(member);
         let (before, was) = (there.place(), book.label.members[member].clone());
         let taken = layer.as_mut().map(Alone::take);
         there.replace(with.id, with.path.clone(), with.device.clone());
         let row = &mut book.label.members[member];
         (row.id, row.path, row.standing) = (with.id, noted(&with.path), MemberStanding::Stale);
         book.all_is_stale();
-        let outcome = shared.write_regions(book).and_then(|()| shared.write_labels(book));
+        let outcome = self.write_regions(book).and_then(|()| self.write_labels(book));
         if let Err(error) = outcome {
             book.label.members[member] = was;
             let (id, path, device) = before;
@@ -147,20 +155,14 @@ impl Array {
             return Err(refused(format!("{} failed at once", with.path), "it is out"));
         }
         if let Some(Err(error)) = layer.map(|mut layer| layer.open()) {
-            shared.put_out_with(book, &[member], &error)?;
+            self.put_out_with(book, &[member], &error)?;
             return Err(refused(format!("{} failed at once", with.path), "it is out"));
         }
-        shared.set_standing(member, Standing::Stale);
+        self.set_standing(member, Standing::Stale);
         let behind = book.begin_behind();
-        shared.behind.store(behind, Ordering::Relaxed);
-        shared.tell(member, "member-replaced", format!("in the place of {}", before.1));
+        self.behind.store(behind, Ordering::Relaxed);
+        self.tell(member, "member-replaced", format!("in the place of {}", before.1));
         Ok(())
-    }
-
-    /// The number of the member at a path.
-    #[must_use]
-    pub fn member_at(&self, path: &str) -> Option<usize> {
-        self.shared.members().iter().position(|member| member.path() == path)
     }
 }
 

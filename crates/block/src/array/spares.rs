@@ -4,25 +4,17 @@
 //! not name it. Nothing is written to it until it takes a place.
 
 use std::io::IoSlice;
-use std::sync::Arc;
 
-use format::label::{self, AREA_BYTES, Label, MEMBERS_MAX, Member, MemberStanding};
+use format::label::{self, AREA_BYTES, Label, MEMBERS_MAX, MemberStanding};
 
+use super::Array;
 use super::book::Book;
+use super::candidate::refused;
 use super::grow::{check_free, check_length};
-use super::opening::{noted, refused};
 use super::replace::can_be_replaced;
-use super::{Array, Shared};
+use super::shared::Shared;
+use super::spare::Spare;
 use crate::{ArrayError, BlockDevice, Candidate};
-
-/// A device that waits.
-#[derive(Clone)]
-pub(super) struct Spare {
-    pub id: u128,
-    pub path: String,
-    /// What was found there; none if nothing was.
-    pub device: Option<Arc<dyn BlockDevice>>,
-}
 
 /// A spare, as it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,23 +29,6 @@ pub struct SpareStatus {
     pub data_bytes: u64,
     /// Whether it gets what a member has, to take its place.
     pub is_copied_to: bool,
-}
-
-impl Spare {
-    pub fn data_bytes(&self) -> u64 {
-        self.device.as_ref().map_or(0, |d| d.len_bytes().saturating_sub(AREA_BYTES))
-    }
-
-    /// Its row in the labels.
-    fn row(&self) -> Member {
-        Member {
-            id: self.id,
-            data_bytes: self.data_bytes(),
-            out_generation: 0,
-            standing: MemberStanding::Spare,
-            path: noted(&self.path),
-        }
-    }
 }
 
 impl Array {
@@ -139,7 +114,7 @@ impl Array {
         if self.is_torn() {
             return Ok(false);
         }
-        let _work = self.work.lock();
+        let _work = self.hold_work();
         self.let_go()?;
         for (member, device) in shared.members().iter().enumerate() {
             let is_out = |book: &Book| book.label.members[member].standing == MemberStanding::Out;
@@ -158,7 +133,7 @@ impl Array {
                 continue;
             }
             let row = book.take_row(spare.id);
-            let outcome = self.put_in_place(&mut book, member, &spare, alone);
+            let outcome = shared.put_in_place(&mut book, member, &spare, alone);
             if book.label.members[member].id == spare.id {
                 shared.spares.lock().retain(|s| s.id != spare.id);
             } else {

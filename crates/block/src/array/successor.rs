@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use env::{Rank, RankedMutex, RankedRwLock};
 use format::label::AREA_BYTES;
 
-use super::spares::Spare;
+use super::spare::Spare;
 use crate::layers::Gates;
 use crate::zeros::is_zero;
 use crate::{BlockDevice, DeviceError, Result};

@@ -9,7 +9,7 @@
 //! stays, whatever a crash does; 5. no copy is written with bytes that the caller did not call
 //! right: the rest of a cell that a range covers in part is never healed.
 
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::ops::Range;
 
 use format::crypt::{COPY_OFFSETS, CryptHeader, DATA_OFFSET, SECTOR_BYTES, SECTORS_MAX};
@@ -19,7 +19,7 @@ pub use self::key::{CryptKey, KeySource};
 use self::xts::{CELL, Xts};
 use super::header::{Unusable, are_sound, forget_between, read_copies};
 use crate::ranges::RangeLock;
-use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Outcome, Result, Resync, Right};
+use crate::{BlockDevice, DeviceError, Operation, Outcome, Result, Resync, Right};
 
 mod key;
 mod xts;
@@ -143,15 +143,6 @@ impl<D: BlockDevice> CryptDevice<D> {
     pub fn bytes_above(below_bytes: u64) -> u64 {
         let sector = SECTOR_BYTES as u64;
         (below_bytes.saturating_sub(DATA_OFFSET) / sector).min(SECTORS_MAX) * sector
-    }
-
-    fn check(&self, operation: Operation, offset: u64, length_bytes: u64) -> Result<()> {
-        if offset.checked_add(length_bytes).is_some_and(|end| end <= self.len_bytes) {
-            return Ok(());
-        }
-        let source = io::Error::new(io::ErrorKind::InvalidInput, "beyond the end of the device");
-        let (kind, device) = (DeviceErrorKind::OutOfRange, self.describe());
-        Err(DeviceError { kind, operation, offset, length_bytes, device, source })
     }
 
     /// Fills `buffer` with the plain bytes of what `read` reads below. The range is held.

@@ -7,13 +7,13 @@
 //! 3. A discarded chunk is freed and reads as zeros.
 
 use std::collections::BTreeMap;
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::ops::Range;
 
 use env::RankedRwLock;
 
 use crate::zeros::is_zero;
-use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result};
+use crate::{BlockDevice, Operation, Result};
 
 /// Bytes of a chunk: large enough to keep the index small, small enough to be sparse.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -48,15 +48,6 @@ impl MemoryDevice {
     #[must_use]
     pub fn kept_bytes(&self) -> u64 {
         self.chunks.read().values().map(|chunk| chunk.bytes.len() as u64).sum()
-    }
-
-    fn check(&self, operation: Operation, offset: u64, length_bytes: u64) -> Result<()> {
-        if offset.checked_add(length_bytes).is_some_and(|end| end <= self.len_bytes) {
-            return Ok(());
-        }
-        let source = io::Error::new(io::ErrorKind::InvalidInput, "beyond the end of the memory");
-        let (kind, device) = (DeviceErrorKind::OutOfRange, self.describe());
-        Err(DeviceError { kind, operation, offset, length_bytes, device, source })
     }
 }
 

@@ -2,81 +2,61 @@
 //! hole. `docs/design/2026-11-22-parity.md`; the arithmetic and the journal are in
 //! `docs/format/parity.md`.
 //!
-//! Invariants
-//! 1. A write or flush is answered when every side has what it is to have that is not out; a side
-//!    that failed is put out, durably, before the answer.
-//! 2. Only sides that are in are read.
-//! 3. Rows are written in place with their parity, and nobody computes from them meanwhile: whoever
-//!    writes a stripe in place holds its gate alone.
-//! 4. A stripe of which only a part is written goes through the journal first, and so does one that
-//!    is in the journal already.
-//! 5. What waits is in the pending log before its write is answered: it is there though the process
-//!    ends.
+//! A parity is built of parts, a type each. Each holds the one below it and reads as it (`Deref`):
+//! this device, its `intake` (the way of a write), its `rows` (what the sides have), and the sides.
 //!
-//! Locks, in this order (`order`): ranges of writers, the journal, the right to write whole
-//! stripes, a stripe's gate, the pending log; and the cache, under which nothing is waited for.
+//! Invariant: a write or flush is answered when every side has what it is to have that is not out;
+//! a side that failed is put out, durably, before the answer.
+//!
+//! Ranges of writers come before all locks of the intake.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::io::IoSlice;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use env::{Rank, RankedMutex, RankedRwLock, RankedWriteGuard};
-
-use self::cache::Cache;
-use self::journal::Journal;
+use self::intake::Intake;
 use self::layout::CELL;
 pub use self::layout::Layout;
-use self::pending::Pending;
-use super::gates::{Gates, Held};
-use super::mirror::is_its_fault;
-use super::mirror::{Keeper, Side, Standing};
-use super::order::LayerLock;
+use self::rows::Rows;
+use super::sides::{Keeper, Side, Sides};
 use crate::heal::{self, Ledger, Outcome, Right};
 use crate::ranges::RangeLock;
-use crate::together::ask_all;
-use crate::{
-    BlockDevice, DeviceError, DeviceErrorKind, InTurn, Operation, Result, Resync, Together,
-};
+use crate::{BlockDevice, Operation, Result, Resync, Together};
 
-mod agreement;
 mod cache;
 mod codes;
-mod follow;
-mod journal;
+mod draining;
+mod intake;
 mod layout;
-mod pending;
 mod rows;
-mod settle;
-mod ways;
 
 pub use codes::PARITIES_MAX;
 
-/// A stripe's gate is that of so many bytes, as a power of two.
-const GATE_SHIFT: u32 = 20;
-
 /// Several devices of which some can be computed from the others.
 pub struct ParityDevice {
-    sides: Vec<Side>,
-    keeper: Arc<dyn Keeper>,
-    ledger: Arc<Ledger>,
+    intake: Intake,
     layout: Layout,
-    id: u128,
-    len_bytes: u64,
-    cache: RankedMutex<Cache>,
-    pending: RankedMutex<Pending>,
-    journal: RankedMutex<Journal>,
-    /// Whoever writes a whole stripe in place shares it; who takes what waits has it alone.
-    directs: RankedRwLock<()>,
-    gates: Gates,
     ranges: RangeLock,
-    /// Stripes in which a write met rows that do not agree.
-    noticed: RankedMutex<BTreeSet<u64>>,
-    together: Arc<dyn Together>,
+}
+
+impl Deref for ParityDevice {
+    type Target = Intake;
+
+    fn deref(&self) -> &Intake {
+        &self.intake
+    }
 }
 
 impl ParityDevice {
+    /// Makes devices the sides of a parity in which nothing was written.
+    ///
+    /// # Errors
+    /// Those of the devices.
+    pub fn format(below: &[Arc<dyn BlockDevice>], layout: Layout, id: u128) -> Result<()> {
+        intake::format(below, layout, id)
+    }
+
     /// The parity on these sides; what its journal holds is put in its places.
     ///
     /// # Errors
@@ -89,138 +69,35 @@ impl ParityDevice {
         ledger: Arc<Ledger>,
     ) -> Result<ParityDevice> {
         assert_eq!(sides.len(), layout.sides, "as many as are laid out");
-        let shortest = sides.iter().map(|s| s.device.len_bytes()).min().expect("several sides");
-        let device = ParityDevice {
-            keeper,
-            ledger,
-            layout,
-            id,
-            len_bytes: layout.len_bytes(shortest),
-            cache: RankedMutex::new(Rank::Leaf, Cache::new(layout)),
-            pending: LayerLock::Pending.mutex(0, Pending::new(layout.slot_bytes)),
-            journal: LayerLock::Journal.mutex(0, Journal::new(sides.len())),
-            directs: LayerLock::Directs.rw_lock(0, ()),
-            gates: Gates::at_depth(0),
-            ranges: RangeLock::at_depth(0),
-            noticed: RankedMutex::default(),
-            together: Arc::new(InTurn),
-            sides,
-        };
-        device.recover()?;
-        Ok(device)
+        let rows = Rows::new(Sides::new("parity", sides, keeper), layout, ledger);
+        let intake = Intake::new(rows, layout, id);
+        intake.recover()?;
+        Ok(ParityDevice { intake, layout, ranges: RangeLock::at_depth(0) })
     }
 
     /// The same, whose sides are asked to flush in this way.
     #[must_use]
     pub fn asked(self, together: Arc<dyn Together>) -> ParityDevice {
-        ParityDevice { together, ..self }
+        ParityDevice { intake: self.intake.over(|rows| rows.asked(together)), ..self }
     }
 
     /// The same, so deep in a stack.
     #[must_use]
     pub(crate) fn at_depth(self, depth: usize) -> ParityDevice {
-        ParityDevice {
-            pending: LayerLock::Pending.mutex(depth, self.pending.into_inner()),
-            journal: LayerLock::Journal.mutex(depth, self.journal.into_inner()),
-            directs: LayerLock::Directs.rw_lock(depth, ()),
-            gates: Gates::at_depth(depth),
-            ranges: RangeLock::at_depth(depth),
-            ..self
-        }
+        let ranges = RangeLock::at_depth(depth);
+        ParityDevice { intake: self.intake.at_depth(depth), ranges, ..self }
     }
 
     /// Says that nothing was ever written here.
     pub fn forget_all(&self) {
-        let stripes = self.len_bytes / self.layout.stripe_bytes();
-        self.cache.lock().loose.insert(0..stripes);
+        self.loosen(0, self.len_bytes());
     }
 
-    fn standing(&self, side: usize) -> Standing {
-        self.keeper.standing(&self.sides[side].members)
-    }
-
-    fn is_in(&self, side: usize) -> bool {
-        self.standing(side) == Standing::In
-    }
-
-    fn gate_alone(&self, stripe: u64) -> Vec<RankedWriteGuard<'_, ()>> {
-        self.gates.take(stripe << GATE_SHIFT, 1)
-    }
-
-    fn gate_shared(&self, stripe: u64) -> Held<'_> {
-        self.gates.share(stripe << GATE_SHIFT, 1)
-    }
-
-    fn error(
-        &self,
-        operation: Operation,
-        range: (u64, u64),
-        kind: DeviceErrorKind,
-        text: &str,
-    ) -> DeviceError {
-        journal::failure(operation, range, kind, text, self.describe())
-    }
-
-    fn check(&self, operation: Operation, offset: u64, length_bytes: u64) -> Result<()> {
-        if offset.checked_add(length_bytes).is_some_and(|end| end <= self.len_bytes) {
-            return Ok(());
-        }
-        let kind = DeviceErrorKind::OutOfRange;
-        Err(self.error(operation, (offset, length_bytes), kind, "beyond the end"))
-    }
-
-    /// Asks every side that is not out, one after the other; those that fail are put out, if enough
-    /// stay.
-    fn ask_all(
-        &self,
-        operation: Operation,
-        request: impl Fn(&Side) -> Result<()> + Sync,
-    ) -> Result<()> {
-        self.ask_all_by(&InTurn, operation, request)
-    }
-
-    /// Makes durable what every side has that is not out.
-    fn flush_sides(&self) -> Result<()> {
-        self.ask_all_by(&*self.together, Operation::Flush, |side| side.device.flush())
-    }
-
-    fn ask_all_by(
-        &self,
-        together: &dyn Together,
-        operation: Operation,
-        request: impl Fn(&Side) -> Result<()> + Sync,
-    ) -> Result<()> {
-        let ask = |number: usize| {
-            let standing = self.standing(number);
-            let is_asked = standing != Standing::Out;
-            is_asked.then(|| (standing, request(&self.sides[number])))
-        };
-        let mut failures = Vec::new();
-        let mut take = |number: usize, answer: Option<(Standing, Result<()>)>| {
-            let Some((standing, outcome)) = answer else { return Ok(()) };
-            match outcome {
-                Err(error) if is_its_fault(operation, standing, &error) => {
-                    failures.push((&self.sides[number], error));
-                    Ok(())
-                }
-                other => other,
-            }
-        };
-        if together.is_in_turn() {
-            (0..self.sides.len()).try_for_each(|number| take(number, ask(number)))?;
-        } else {
-            let answers = ask_all(together, self.sides.len(), ask);
-            let mut answers = answers.into_iter().enumerate();
-            answers.try_for_each(|(number, answer)| take(number, answer))?;
-        }
-        failures.iter().try_for_each(|(side, error)| self.keeper.put_out(&side.members, error))
-    }
-
-    /// What every side has of the stripes that a range touches, or that it holds whole.
+    /// Asks every side for what it has of some stripes.
     fn on_stripes(
         &self,
         operation: Operation,
-        stripes: std::ops::Range<u64>,
+        stripes: Range<u64>,
         request: impl Fn(&dyn BlockDevice, u64, u64) -> Result<()> + Sync,
     ) -> Result<()> {
         if stripes.is_empty() {
@@ -228,21 +105,50 @@ impl ParityDevice {
         }
         let at = self.layout.offset(stripes.start);
         let length = (stripes.end - stripes.start) * self.layout.chunk_bytes;
-        self.ask_all(operation, |side| request(&*side.device, at, length))
+        self.sides().ask_all(operation, (at, length), |side| request(side, at, length))
+    }
+
+    /// Makes rows of a stripe agree, if they are to.
+    fn resync_rows(&self, stripe: u64, within: &Range<u64>, which: Resync) -> Result<()> {
+        let is_loose = self.cache().loose.contains(stripe);
+        let is_done = match which {
+            Resync::Loose => !is_loose,
+            Resync::Computed => is_loose || within.is_empty(),
+            _ => false,
+        };
+        if is_done {
+            return Ok(());
+        }
+        // Who is brought up to date gets what the others say, and of what is being placed what
+        // the journal has: nothing there is older than that, so it may go on being written.
+        let _journal = match which {
+            Resync::Stale => None,
+            _ => Some(self.release(stripe..stripe + 1)?),
+        };
+        let _alone = self.gate_alone(stripe);
+        if which != Resync::Computed {
+            let (at, length) =
+                (self.layout.offset(stripe) + within.start, within.end - within.start);
+            let below = |side: &dyn BlockDevice| side.resync(at, length, which);
+            self.sides().ask_all(Operation::Write, (at, length), below)?;
+        }
+        self.settle(stripe, within, which)?;
+        let is_whole = *within == (0..self.layout.chunk_bytes);
+        if is_whole && matches!(which, Resync::Loose | Resync::All) {
+            self.cache().loose.remove(stripe);
+        }
+        Ok(())
     }
 }
 
 impl BlockDevice for ParityDevice {
     fn len_bytes(&self) -> u64 {
-        self.len_bytes
+        self.intake.len_bytes()
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.check(Operation::Read, offset, buffer.len() as u64)?;
-        for part in self.layout.parts(offset, buffer.len()) {
-            self.read_part(&part, &mut buffer[part.range.clone()])?;
-        }
-        Ok(())
+        self.read(offset, buffer)
     }
 
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
@@ -270,10 +176,7 @@ impl BlockDevice for ParityDevice {
         for stripe in offset / size..end.div_ceil(size) {
             let (from, to) = (offset.max(stripe * size), end.min((stripe + 1) * size));
             let part = &bytes[(from - offset) as usize..(to - offset) as usize];
-            let is_whole = part.len() as u64 == size;
-            if !is_whole || !self.write_stripe(stripe, Some(part))? {
-                self.write_cells(from, part)?;
-            }
+            self.write(from, part)?;
         }
         Ok(())
     }
@@ -297,12 +200,9 @@ impl BlockDevice for ParityDevice {
         if stripes.is_empty() {
             return Ok(());
         }
-        let mut journal = self.journal.lock();
-        self.release_pending(&mut journal, stripes.clone())?;
-        self.release(&mut journal, stripes.clone())?;
-        self.cache.lock().loose.insert(stripes.clone());
-        let count = stripes.end - stripes.start;
-        let _alone = self.gates.take(stripes.start << GATE_SHIFT, count << GATE_SHIFT);
+        let _journal = self.release_all(stripes.clone())?;
+        self.loosen(offset, length_bytes);
+        let _alone = self.gates_alone(&stripes);
         self.on_stripes(Operation::Discard, stripes, |side, at, length| side.discard(at, length))
     }
 
@@ -340,10 +240,13 @@ impl BlockDevice for ParityDevice {
         self.check(Operation::Read, offset, buffer.len() as u64)?;
         let mut parts = self.layout.parts(offset, buffer.len());
         match (parts.next(), parts.next()) {
-            (Some(part), None) => self.heal_part(&part, buffer, right),
+            (Some(part), None) => {
+                let _journal = self.hold_journal();
+                self.heal_part(&part, buffer, right)
+            }
             _ => {
                 let parts = self.layout.parts(offset, buffer.len());
-                let at = |range: &std::ops::Range<usize>| offset + range.start as u64;
+                let at = |range: &Range<usize>| offset + range.start as u64;
                 let pieces: Vec<heal::Piece<'_>> =
                     parts.map(|part| (self as _, at(&part.range), part.range)).collect();
                 heal::heal_pieces(&pieces, buffer, right)
@@ -353,7 +256,23 @@ impl BlockDevice for ParityDevice {
 
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
         self.check(Operation::Write, offset, length_bytes)?;
-        self.resync_range(offset, length_bytes, which)
+        if which == Resync::Unused {
+            self.loosen(offset, length_bytes);
+            return Ok(());
+        }
+        if which == Resync::Beside {
+            // Nothing is beside the data but the journal, which is written anew all the time.
+            return Ok(());
+        }
+        let range = offset..offset + length_bytes;
+        self.layout.touched(offset, length_bytes).try_for_each(|(stripe, within)| {
+            let rows = match which {
+                Resync::Computed => self.layout.whole_rows(stripe, &range),
+                Resync::Loose => 0..self.layout.chunk_bytes,
+                _ => within,
+            };
+            self.resync_rows(stripe, &rows, which)
+        })
     }
 
     fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
@@ -363,12 +282,11 @@ impl BlockDevice for ParityDevice {
 
     fn noticed(&self) -> Vec<Range<u64>> {
         let size = self.layout.stripe_bytes();
-        let noticed = std::mem::take(&mut *self.noticed.lock());
-        noticed.into_iter().map(|stripe| stripe * size..(stripe + 1) * size).collect()
+        let noticed = self.take_noticed().into_iter();
+        noticed.map(|stripe| stripe * size..(stripe + 1) * size).collect()
     }
 
     fn describe(&self) -> String {
-        let sides: Vec<String> = self.sides.iter().map(|s| s.device.describe()).collect();
-        format!("parity({})", sides.join(", "))
+        self.sides().describe()
     }
 }

@@ -7,15 +7,13 @@
 //! Invariant: a stripe's length is a whole number of rounds over the devices; what the smallest of
 //! them has beyond that is not used.
 
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::heal::{self, Outcome, Right};
 use crate::together::ask_all;
-use crate::{
-    BlockDevice, DeviceError, DeviceErrorKind, InTurn, Operation, Result, Resync, Together,
-};
+use crate::{BlockDevice, InTurn, Operation, Result, Resync, Together};
 
 /// Combinations of the devices' ways that are all ways of a stripe.
 const WAYS_MAX: usize = 256;
@@ -71,18 +69,6 @@ impl StripeDevice {
     #[must_use]
     pub fn asked(self, together: Arc<dyn Together>) -> StripeDevice {
         StripeDevice { together, ..self }
-    }
-
-    fn check(&self, operation: Operation, offset: u64, length_bytes: u64) -> Result<()> {
-        match offset.checked_add(length_bytes) {
-            Some(end) if end <= self.len_bytes => Ok(()),
-            _ => {
-                let kind = DeviceErrorKind::OutOfRange;
-                let source = io::Error::new(io::ErrorKind::InvalidInput, "beyond the end");
-                let device = self.describe();
-                Err(DeviceError { kind, operation, offset, length_bytes, device, source })
-            }
-        }
     }
 
     /// What a range is cut into, in its order.

@@ -10,6 +10,7 @@ use format::{crypt, label, parity};
 use hindsight_block::{Array, BlockDevice, MediaDevice, named_by};
 use sim::{Random, SimMedia};
 
+use crate::settling::Settling;
 use crate::{AREA_BYTES, MIB, Rig, candidate, grow, materials, read, write};
 
 /// What is put into every field: the ends of what it holds, and the numbers about limits.

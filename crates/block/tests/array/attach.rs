@@ -14,6 +14,7 @@ use sim::{Failure, Op, Random, SimMedia};
 
 use crate::grow::{blank, candidates, check, fill, grow};
 use crate::online::storm;
+use crate::settling::Settling;
 use crate::{DATA_BYTES, MIB, Rig, bring_up, copy, lose, materials, read, standings, write};
 
 fn identities(random: &mut dyn FnMut() -> u128) -> Identities<'_> {

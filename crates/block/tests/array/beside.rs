@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hindsight_block::{Array, BlockDevice};
 use sim::SimMedia;
 
+use crate::settling::Settling;
 use crate::{AREA_BYTES, DATA_BYTES, MIB, Rig, bring_up, candidate, lose, materials, read, write};
 
 /// A device of which only the first MiB is blank, as that is all that is looked at.

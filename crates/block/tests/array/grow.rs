@@ -7,6 +7,7 @@ use hindsight_block::stack::Stack;
 use hindsight_block::{Added, Array, ArrayError, BlockDevice, Candidate, Identities, MediaDevice};
 use sim::{Random, SimMedia};
 
+use crate::settling::Settling;
 use crate::{AREA_BYTES, DATA_BYTES, MIB, Rig, bring_up, candidate, read, write};
 
 fn device(media: &Arc<SimMedia>) -> MediaDevice {

@@ -20,12 +20,16 @@ mod mixed;
 mod online;
 mod renewed;
 mod resume;
+#[path = "../shared/settling.rs"]
+mod settling;
 mod spares;
 mod succession;
 mod tidying;
 mod torn;
 mod trial;
 mod unopened;
+
+use settling::Settling;
 
 const MIB: u64 = 1 << 20;
 const DATA_BYTES: u64 = 8 * MIB;

@@ -8,6 +8,7 @@ use sim::{Failure, Op, Random, SimMedia};
 
 use crate::grow::{blank, candidates, fill};
 use crate::online::add;
+use crate::settling::Settling;
 use crate::{AREA_BYTES, MIB, Rig, bring_up, materials, read, standings, write};
 
 const PARITY: &str = "parity[journal=64KiB](b, c, d)";

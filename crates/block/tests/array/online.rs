@@ -12,6 +12,7 @@ use hindsight_block::{
 use sim::{Failure, Op, Random, SimMedia};
 
 use crate::grow::{blank, candidates, check, fill, grow};
+use crate::settling::Settling;
 use crate::{MIB, Rig, bring_up, materials, read, standings, write};
 
 /// Adds to an array that is in use.

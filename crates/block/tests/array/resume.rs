@@ -6,6 +6,7 @@ use hindsight_block::{Array, BlockDevice, Candidate};
 use sim::{Random, SimMedia};
 
 use crate::grow::{blank, candidates, check, fill, grow, lengthen};
+use crate::settling::Settling;
 use crate::{DATA_BYTES, MIB, Rig, candidate, materials, read, write};
 
 /// Where the power fails while an array grows.

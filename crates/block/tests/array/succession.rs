@@ -10,6 +10,7 @@ use sim::{Failure, Op, Random, SimMedia};
 
 use crate::online::storm;
 use crate::renewed::{check, fill};
+use crate::settling::Settling;
 use crate::{
     AREA_BYTES, DATA_BYTES, MIB, Rig, bring_up, candidate, lose, materials, read, standings, write,
 };

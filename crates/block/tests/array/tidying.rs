@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sim::{Failure, Op, Random};
 
+use crate::settling::Settling;
 use crate::{Rig, write};
 
 #[test]

@@ -7,6 +7,7 @@ use hindsight_block::{Array, Candidate, Identities, MediaDevice, Standing};
 use sim::{Failure, Op, SimMedia};
 
 use crate::renewed::{check, fill};
+use crate::settling::Settling;
 use crate::{AREA_BYTES, Rig, bring_up, materials, standings, write};
 
 const STACKS: [&str; 4] = [

@@ -6,6 +6,7 @@ use hindsight_block::{Array, BlockDevice, Standing};
 use sim::{Failure, Op, Random};
 
 use crate::rig::{JOURNAL_BYTES, MIB, Rig, bring_up, copy, noise, read, standings};
+use crate::settling::Settling;
 
 const SECTOR: usize = 512;
 

@@ -11,3 +11,6 @@ mod rig;
 mod rot;
 mod together;
 mod ways;
+
+#[path = "../shared/settling.rs"]
+mod settling;

@@ -10,6 +10,8 @@ use hindsight_block::{
 };
 use sim::{Failure, Op, Random, SimMedia};
 
+use crate::settling::Settling;
+
 pub const MIB: u64 = 1 << 20;
 pub const AREA_BYTES: u64 = MIB;
 /// Bytes of the journals here: two slots, two areas.

@@ -94,17 +94,8 @@ impl Volume {
     fn verify_space(&self) -> Result<()> {
         self.log().with_gate(|_| {
             let segments = self.core.store.segments();
-            let mut expected = SpaceCount::default();
-            for one in segments.iter().filter(|s| s.log == self.id).map(|s| s.space()) {
-                expected.live_bytes += one.live_bytes;
-                expected.entries += one.entries;
-                expected.packed_bytes += one.packed_bytes;
-                expected.packed_entries += one.packed_entries;
-                expected.shadow_bytes += one.shadow_bytes;
-                expected.shared_bytes += one.shared_bytes;
-                expected.shared_entries += one.shared_entries;
-                expected.dead_bytes += one.dead_bytes;
-            }
+            let own = segments.iter().filter(|segment| segment.log == self.id);
+            let expected: SpaceCount = own.map(|segment| segment.space()).sum();
             let found = self.core.store.space(self.id).count();
             if found == expected {
                 return Ok(());

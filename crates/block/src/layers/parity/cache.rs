@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use format::parity::{CELL_BYTES, header_bytes};
 
-use super::journal::Draining;
+use super::draining::Draining;
 use super::layout::Layout;
 
 /// A cell that waits.

@@ -122,6 +122,37 @@ impl Layout {
         })
     }
 
+    /// What of each stripe a range touches, as a range of its chunks; that of the whole stripe if
+    /// it is in several.
+    pub fn touched(
+        self,
+        offset: u64,
+        length_bytes: u64,
+    ) -> impl Iterator<Item = (u64, Range<u64>)> {
+        let (size, end) = (self.stripe_bytes(), offset + length_bytes);
+        let stripes = offset / size..end.div_ceil(size);
+        stripes.filter(move |_| length_bytes > 0).map(move |stripe| {
+            let from = offset.max(stripe * size) - stripe * size;
+            let to = end.min((stripe + 1) * size) - stripe * size;
+            let chunk = from / self.chunk_bytes;
+            if (to - 1) / self.chunk_bytes > chunk {
+                return (stripe, 0..self.chunk_bytes);
+            }
+            let start = chunk * self.chunk_bytes;
+            let within = (from - start) / CELL * CELL..(to - start).next_multiple_of(CELL);
+            (stripe, within)
+        })
+    }
+
+    /// The rows of a stripe that are in a range as a whole; none if start and end are the same.
+    pub fn whole_rows(&self, stripe: u64, range: &Range<u64>) -> Range<u64> {
+        let start = stripe * self.stripe_bytes();
+        let last = start + (self.data() as u64 - 1) * self.chunk_bytes;
+        let from = range.start.saturating_sub(start).next_multiple_of(CELL);
+        let to = range.end.saturating_sub(last).min(self.chunk_bytes) / CELL * CELL;
+        from..to.max(from)
+    }
+
     /// The cells of a stripe's data that hold bytes of a chunk.
     pub fn cells(&self, chunk: usize, within: &Range<u64>) -> Range<u64> {
         let first = chunk as u64 * self.rows();

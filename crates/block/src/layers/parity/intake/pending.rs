@@ -11,9 +11,9 @@ use std::ops::Range;
 
 use format::parity::{CELL_BYTES, Pending as Entry, peek_pending_bytes, pending_bytes};
 
-use super::ParityDevice;
+use super::Intake;
 use super::journal::Journal;
-use crate::{BlockDevice, DeviceErrorKind, Operation, Result};
+use crate::{Operation, Result};
 
 /// Bytes of a note.
 const NOTE_BYTES: u64 = CELL_BYTES as u64;
@@ -89,9 +89,9 @@ impl Pending {
     }
 }
 
-impl ParityDevice {
+impl Intake {
     /// Writes an entry for what waits now.
-    pub(super) fn log(&self, pending: &mut Pending, offset: u64, bytes: &[u8]) -> Result<()> {
+    pub fn log(&self, pending: &mut Pending, offset: u64, bytes: &[u8]) -> Result<()> {
         assert!(pending.has_room(bytes.len()), "the caller saw to that");
         let stripe = offset / self.layout.stripe_bytes();
         // One that fails may be there all the same.
@@ -101,12 +101,12 @@ impl ParityDevice {
     }
 
     /// Notes that a stripe went to its sides: what its entries before a number have is older.
-    pub(super) fn log_note(&self, stripe: u64, before: u32) -> Result<()> {
+    pub fn log_note(&self, stripe: u64, before: u32) -> Result<()> {
         let mut pending = self.pending.lock();
         let offset = stripe * self.layout.stripe_bytes();
         if pending.is_broken {
-            let (kind, text) = (DeviceErrorKind::Io, "the pending log cannot be written");
-            return Err(self.error(Operation::Write, (offset, 0), kind, text));
+            let text = "the pending log cannot be written";
+            return Err(self.sides().error(Operation::Write, (offset, 0), text));
         }
         assert!(pending.reserved >= NOTE_BYTES, "a note makes an entry void");
         self.append(&mut pending, offset, before, Vec::new())?;
@@ -124,10 +124,10 @@ impl ParityDevice {
         let place = self.layout.area(epoch) + pending.used;
         pending.is_broken = true;
         let mut written = 0;
-        for side in 0..self.sides.len() {
-            if written <= self.layout.parities && self.is_in(side) {
-                self.write_side(side, place, &entry)?;
-                written += usize::from(self.is_in(side));
+        for side in 0..self.sides().count() {
+            if written <= self.layout.parities && self.sides().is_in(side) {
+                self.sides().write(side, place, &entry)?;
+                written += usize::from(self.sides().is_in(side));
             }
         }
         pending.is_broken = false;
@@ -137,7 +137,7 @@ impl ParityDevice {
     }
 
     /// Puts what the entries from an epoch on have in its places; the records were placed before.
-    pub(super) fn replay(&self, journal: &mut Journal, epoch: u64) -> Result<()> {
+    pub fn replay(&self, journal: &mut Journal, epoch: u64) -> Result<()> {
         journal.recorded = epoch;
         let replaying = Pending::at(epoch, self.layout.slot_bytes);
         *self.pending.lock() = Pending { is_replay: true, ..replaying };
@@ -170,7 +170,7 @@ impl ParityDevice {
         for (cell, mut waiting) in (first..).zip(self.cells_with(entry.offset, &entry.bytes)?) {
             loop {
                 let (stripe, number) = (cell / per_stripe, cell % per_stripe);
-                let outcome = self.cache.lock().insert(stripe, number, waiting);
+                let outcome = self.cache().insert(stripe, number, waiting);
                 match outcome {
                     Ok(()) => break,
                     Err(back) => waiting = back,
@@ -186,9 +186,8 @@ impl ParityDevice {
         let mut entries = Vec::new();
         let mut used = 0;
         loop {
-            let sides = (0..self.sides.len()).filter(|&side| self.is_in(side));
             let index = entries.len();
-            let mut found = sides.filter_map(|side| self.entry(side, epoch, used));
+            let mut found = self.sides().all_in().filter_map(|side| self.entry(side, epoch, used));
             let Some(entry) = found.find(|entry| entry.index as usize == index) else {
                 return entries;
             };
@@ -203,7 +202,7 @@ impl ParityDevice {
         if left < NOTE_BYTES {
             return None;
         }
-        let side = &self.sides[side].device;
+        let side = self.sides().device(side);
         let mut bytes = vec![0; CELL_BYTES];
         side.read_at(at, &mut bytes).ok()?;
         let length = peek_pending_bytes(&bytes, at).ok()?;

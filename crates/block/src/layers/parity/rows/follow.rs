@@ -13,11 +13,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::cache::Cells;
-use super::layout::CELL;
-use super::rows::{Chunks, SECTOR, agree};
-use super::{ParityDevice, codes};
+use super::{Chunks, Rows, SECTOR, agree};
 use crate::Result;
+use crate::layers::parity::cache::Cells;
+use crate::layers::parity::codes;
+use crate::layers::parity::layout::CELL;
 
 /// Sectors of a cell, a bit each.
 type Sectors = u8;
@@ -79,17 +79,17 @@ fn parity(k: usize, row: &Chunks) -> Vec<u8> {
     codes::parity(k, row[0].len(), row.iter().map(|bytes| &bytes[..]))
 }
 
-impl ParityDevice {
+impl Rows {
     /// The parities of rows of which some chunks are written anew, or all there is of them is.
     /// Nobody writes the stripe in place meanwhile.
-    pub(super) fn parities_with(
+    pub fn parities_with(
         &self,
         stripe: u64,
         within: &Range<u64>,
         new: &News,
         is_whole: bool,
     ) -> Result<Chunks> {
-        if !is_whole && !self.cache.lock().loose.contains(stripe) {
+        if !is_whole && !self.cache().loose.contains(stripe) {
             let mut there = self.there(stripe, within);
             if let Some(rows) = there.whole() {
                 if let Some(parities) = self.parities_that_follow(stripe, within, new, rows) {
@@ -115,7 +115,7 @@ impl ParityDevice {
         for (chunk, bytes) in row.iter_mut().enumerate().filter(|(i, _)| !new.contains_key(i)) {
             let side = self.layout.data_side(stripe, chunk);
             bytes.resize((within.end - within.start) as usize, 0);
-            if !matches!(self.read_side(side, at, bytes), Ok(true)) {
+            if !matches!(self.sides.read(side, at, bytes), Ok(true)) {
                 row = self.row_with(stripe, within, 0, true)?;
                 break;
             }
@@ -138,7 +138,7 @@ impl ParityDevice {
         if !agree(&data, &parities) {
             (data, parities) = self.read_all(stripe, within)?;
             if !agree(&data, &parities) {
-                self.noticed.lock().insert(stripe);
+                self.notice(stripe);
             }
         }
         for (&chunk, new) in new {
@@ -176,7 +176,7 @@ impl ParityDevice {
                 continue;
             };
             if said != parity(k, &old) {
-                self.noticed.lock().insert(stripe);
+                self.notice(stripe);
             }
             for &chunk in new.keys() {
                 codes::add(&mut said, k, chunk, &change(&old[chunk], &row[chunk]));
@@ -190,7 +190,7 @@ impl ParityDevice {
         let at = self.layout.offset(stripe) + within.start;
         let read = |side: usize| {
             let mut bytes = vec![0; (within.end - within.start) as usize];
-            matches!(self.read_side(side, at, &mut bytes), Ok(true)).then_some(bytes)
+            matches!(self.sides.read(side, at, &mut bytes), Ok(true)).then_some(bytes)
         };
         let data = (0..self.layout.data()).map(|i| read(self.layout.data_side(stripe, i)));
         let parities = (0..self.layout.parities).map(|k| read(self.layout.parity_side(stripe, k)));
@@ -198,7 +198,7 @@ impl ParityDevice {
     }
 
     /// Rows as all sides have them, if all can be read: the data, and the parities.
-    pub(super) fn read_all(&self, stripe: u64, within: &Range<u64>) -> Option<(Chunks, Chunks)> {
+    pub fn read_all(&self, stripe: u64, within: &Range<u64>) -> Option<(Chunks, Chunks)> {
         self.there(stripe, within).whole()
     }
 }

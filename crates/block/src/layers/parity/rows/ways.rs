@@ -1,12 +1,11 @@
 //! Ways of reading all of a parity: each leaves out some sides, and computes what they have.
 
-use super::ParityDevice;
-use super::layout::Part;
-use super::rows::{is_lost, lay_over};
+use super::{Rows, is_lost, lay_over};
 use crate::Result;
+use crate::layers::parity::layout::Part;
 
-/// Sides, a bit each.
-pub type Sides = u64;
+/// Sides that are left out, a bit each.
+pub type Without = u64;
 
 /// How many sets of so many there are among some.
 fn choose(among: usize, size: usize) -> usize {
@@ -22,7 +21,7 @@ fn sets(among: usize, most: usize) -> usize {
 }
 
 /// One of these by its number: the smaller ones come first.
-fn set(of: &[usize], most: usize, mut number: usize) -> Sides {
+fn set(of: &[usize], most: usize, mut number: usize) -> Without {
     for size in 0..=most {
         let count = choose(of.len(), size);
         if number < count {
@@ -33,7 +32,7 @@ fn set(of: &[usize], most: usize, mut number: usize) -> Sides {
     0
 }
 
-fn set_of_size(of: &[usize], size: usize, number: usize) -> Sides {
+fn set_of_size(of: &[usize], size: usize, number: usize) -> Without {
     let (Some((first, rest)), Some(others)) = (of.split_first(), size.checked_sub(1)) else {
         return 0;
     };
@@ -44,33 +43,32 @@ fn set_of_size(of: &[usize], size: usize, number: usize) -> Sides {
     }
 }
 
-impl ParityDevice {
+impl Rows {
     /// The sides that are in, and how many of them can be left out.
     fn to_leave_out(&self) -> (Vec<usize>, usize) {
-        let all = 0..self.sides.len();
-        let sides_in: Vec<usize> = all.filter(|&side| self.is_in(side)).collect();
-        let out = self.sides.len() - sides_in.len();
+        let sides_in: Vec<usize> = self.sides.all_in().collect();
+        let out = self.sides.count() - sides_in.len();
         (sides_in, self.layout.parities.saturating_sub(out))
     }
 
     /// In how many ways all of it can be read.
-    pub(super) fn count_ways(&self) -> usize {
+    pub fn count_ways(&self) -> usize {
         let (sides_in, most) = self.to_leave_out();
         sets(sides_in.len(), most)
     }
 
     /// The sides that each of the ways leaves out, beside those that are not in.
-    pub(super) fn all_left_out(&self) -> impl Iterator<Item = Sides> {
+    pub fn all_left_out(&self) -> impl Iterator<Item = Without> {
         let (sides_in, most) = self.to_leave_out();
         (0..sets(sides_in.len(), most)).map(move |way| set(&sides_in, most, way))
     }
 
     /// A part in one of the ways, under what waits.
-    pub(super) fn read_part_way(&self, part: &Part, way: usize, to: &mut [u8]) -> Result<()> {
+    pub fn read_part_way(&self, part: &Part, way: usize, to: &mut [u8]) -> Result<()> {
         let (sides_in, most) = self.to_leave_out();
         let without = set(&sides_in, most, way);
         let cells = self.layout.cells(part.chunk, &part.within);
-        let overlay = self.cache.lock().overlay(part.stripe, cells.clone());
+        let overlay = self.cache().overlay(part.stripe, cells.clone());
         if (overlay.len() as u64) < cells.end - cells.start {
             let _shared = self.gate_shared(part.stripe);
             self.read_by_others(part, without, to)?;
@@ -81,11 +79,11 @@ impl ParityDevice {
 
     /// What is in the place of a part, as its side says or as the others do without some sides; the
     /// caller holds the gate.
-    fn read_by_others(&self, part: &Part, without: Sides, to: &mut [u8]) -> Result<()> {
+    fn read_by_others(&self, part: &Part, without: Without, to: &mut [u8]) -> Result<()> {
         let side = self.layout.data_side(part.stripe, part.chunk);
         if without >> side & 1 == 0 {
             let at = self.layout.offset(part.stripe) + part.within.start;
-            match self.read_side(side, at, to) {
+            match self.sides.read(side, at, to) {
                 Ok(true) => return Ok(()),
                 Err(error) if !is_lost(&error) => return Err(error),
                 Ok(false) | Err(_) => {}

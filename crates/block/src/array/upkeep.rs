@@ -4,26 +4,84 @@
 //! it need not be done again. A device takes as long for that as for the writing, so whoever has
 //! the time goes on meanwhile.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use env::{Rank, RankedGuard, RankedMutex};
 use format::label::MemberStanding;
 
-use super::Array;
 use super::book::{Book, Piece};
+use super::marks::Marks;
+use super::shared::Shared;
 use crate::layers::Keeper;
 use crate::together::ask_all;
-use crate::{BlockDevice, Result, Resync, Standing};
+use crate::{BlockDevice, Result, Resync, Standing, Together};
+
+mod succession;
 
 /// Bytes brought up to date in one step.
-pub(super) const STEP_BYTES: u64 = 1 << 20;
+const STEP_BYTES: u64 = 1 << 20;
 /// Steps made beside each other by whoever goes on: while one waits for a device another copies.
-pub(super) const LANES: usize = 4;
+const LANES: usize = 4;
 /// Bytes brought up to date between two flushes, at least a region.
 const FLUSHED_BYTES: u64 = 64 << 20;
 /// Steps that are made without a look at whether a flush is due.
-pub(super) const STEPS_MAX: usize = (FLUSHED_BYTES / STEP_BYTES) as usize;
+const STEPS_MAX: usize = (FLUSHED_BYTES / STEP_BYTES) as usize;
 
-impl Array {
+/// An array whose members are brought up to date.
+pub struct Upkeep {
+    shared: Arc<Shared>,
+    marks: Marks,
+    /// The right to bring up to date.
+    work: RankedMutex<()>,
+    /// How it is flushed and gone on with at the same time.
+    together: Arc<dyn Together>,
+    /// Bytes that were brought up to date.
+    resynced: AtomicU64,
+}
+
+impl Deref for Upkeep {
+    type Target = Marks;
+
+    fn deref(&self) -> &Marks {
+        &self.marks
+    }
+}
+
+impl Upkeep {
+    pub(super) fn new(marks: Marks, shared: Arc<Shared>, together: Arc<dyn Together>) -> Upkeep {
+        let (work, resynced) = (RankedMutex::new(Rank::ArrayWork, ()), AtomicU64::new(0));
+        Upkeep { shared, marks, work, together, resynced }
+    }
+
+    /// Bytes of the stack that were brought up to date on members since it was opened.
+    #[must_use]
+    pub fn resynced_bytes(&self) -> u64 {
+        self.resynced.load(Ordering::Relaxed)
+    }
+
+    /// Has nobody bring members up to date meanwhile.
+    pub(super) fn hold_work(&self) -> RankedGuard<'_, ()> {
+        self.work.lock()
+    }
+
+    pub(super) fn together(&self) -> &Arc<dyn Together> {
+        &self.together
+    }
+
+    /// Computes the parity of a range anew where [`BlockDevice::disagreements`] found it to differ.
+    /// Only after everything in the ranges that it told of was looked at, and what was wrong is
+    /// right: parity of what rotted could heal nothing any more. It is computed of what is there by
+    /// then.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn compute_again(&self, range: &Range<u64>) -> Result<()> {
+        let _work = self.work.lock();
+        self.top().resync(range.start, range.end - range.start, Resync::Computed)
+    }
+
     /// Brings some of what members missed up to date; false when there is nothing to do.
     ///
     /// # Errors
@@ -56,7 +114,7 @@ impl Array {
     fn bring_some(&self, goes_on: &(dyn Fn() -> bool + Sync)) -> Result<bool> {
         let shared = &self.shared;
         let (lanes, steps) = if goes_on() { (LANES, STEPS_MAX) } else { (1, 1) };
-        let pieces = shared.book.lock().next_behind(steps, STEP_BYTES, self.len_bytes());
+        let pieces = shared.book.lock().next_behind(steps, STEP_BYTES, self.top().len_bytes());
         if pieces.is_empty() {
             return Ok(false);
         }
@@ -71,7 +129,7 @@ impl Array {
                 };
                 let outcome = match length_bytes {
                     0 => Ok(()),
-                    _ => self.top.resync(start, length_bytes, which),
+                    _ => self.top().resync(start, length_bytes, which),
                 };
                 if outcome.is_err() {
                     begun.store(pieces.len(), Ordering::SeqCst);
@@ -103,7 +161,7 @@ impl Array {
         let flushed = shared.book.lock().take_brought();
         let is_over = AtomicBool::new(false);
         let flush = || {
-            let outcome = self.flush_stale().and_then(|()| self.top.flush());
+            let outcome = self.flush_stale().and_then(|()| self.top().flush());
             is_over.store(true, Ordering::SeqCst);
             outcome
         };
@@ -141,9 +199,9 @@ impl Array {
         while self.shared.book.lock().brought() > 0 {
             self.flush_brought(&|| false)?;
         }
-        if self.parity().is_some() && !self.shared.book.lock().stale_members().is_empty() {
+        if self.has_parity() && !self.shared.book.lock().stale_members().is_empty() {
             // Before it counts, the records of a journal on it must be of now.
-            self.top.flush()?;
+            self.top().flush()?;
         }
         self.take_in(&mut self.shared.book.lock())
     }

@@ -1,5 +1,5 @@
 //! A member that works gets a successor: it is copied, beside those who use it, and then the labels
-//! name the other in its place. See [`super::successor`].
+//! name the other in its place. See [`crate::array::successor`].
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -7,19 +7,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use format::label::{AREA_BYTES, Member, MemberStanding};
 
-use super::book::Book;
-use super::bring::{LANES, STEP_BYTES, STEPS_MAX};
-use super::member::{Counters, MemberDevice};
-use super::opening::{noted, refused};
-use super::spares::{Spare, label_spare};
-use super::successor::{Fault, Successor};
-use super::{Array, Shared};
+use super::{LANES, STEP_BYTES, STEPS_MAX, Upkeep};
+use crate::array::book::Book;
+use crate::array::candidate::refused;
+use crate::array::member::{Counters, MemberDevice};
+use crate::array::shared::Shared;
+use crate::array::spare::{Spare, noted};
+use crate::array::spares::label_spare;
+use crate::array::successor::{Fault, Successor};
 use crate::together::ask_all;
 use crate::{ArrayError, Result};
 
-impl Array {
+impl Upkeep {
     /// Begins to copy a member that is in to a device, or a spare, that takes its place then.
-    pub(super) fn begin_copying(
+    pub(in crate::array) fn begin_copying(
         &self,
         member: usize,
         (with, is_spare): (Spare, bool),
@@ -53,9 +54,12 @@ impl Array {
     }
 
     /// Copies some of what successors have still to get; false when there is nothing to do.
-    pub(super) fn copy_some(&self, goes_on: &(dyn Fn() -> bool + Sync)) -> Result<bool> {
-        if self.is_torn() || self.let_go()? {
-            return Ok(!self.is_torn());
+    pub(in crate::array) fn copy_some(&self, goes_on: &(dyn Fn() -> bool + Sync)) -> Result<bool> {
+        if self.shared.is_torn() {
+            return Ok(false);
+        }
+        if self.let_go()? {
+            return Ok(!self.shared.is_torn());
         }
         let members = self.shared.members().into_iter().enumerate();
         let mut with = members.filter_map(|(n, m)| Some((n, m.successor()?, m)));
@@ -100,7 +104,7 @@ impl Array {
 
     /// Lets go of successors that are not to take a place any more; those that failed are no spares
     /// either. Says whether there were any.
-    pub(super) fn let_go(&self) -> Result<bool> {
+    pub(in crate::array) fn let_go(&self) -> Result<bool> {
         let shared = &self.shared;
         let mut had_some = false;
         for (number, member) in shared.members().into_iter().enumerate() {
@@ -188,13 +192,13 @@ impl Shared {
     }
 
     /// Whether a spare is to take the place of a member that works.
-    pub(super) fn is_successor(&self, id: u128) -> bool {
+    pub(in crate::array) fn is_successor(&self, id: u128) -> bool {
         let successors = self.members().into_iter().filter_map(|member| member.successor());
         successors.into_iter().any(|successor| successor.spare.id == id)
     }
 
     /// Bytes that successors have still to get.
-    pub(super) fn left_to_copy(&self) -> u64 {
+    pub(in crate::array) fn left_to_copy(&self) -> u64 {
         let left = |m: Arc<MemberDevice>| Some(m.successor()?.left(m.data_bytes()));
         self.members().into_iter().filter_map(left).sum()
     }

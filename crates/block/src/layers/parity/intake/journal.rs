@@ -8,24 +8,22 @@
 //! placed is not written over; 3. a side that was out gets two records before a flush succeeds.
 
 use std::collections::BTreeMap;
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
+use env::RankedGuard;
 use format::checksum::block_crc;
 use format::parity::{CELL_BYTES, Entry, Record, WRITTEN, peek_header_bytes};
 
-use super::ParityDevice;
-use super::cache::Cells;
-use super::follow::{New, News};
-use super::layout::{CELL, Layout};
-use crate::layers::mirror::is_its_fault;
-use crate::layers::mirror::{Side, Standing};
+use super::Intake;
+use crate::layers::parity::cache::Cells;
+use crate::layers::parity::draining::{Draining, SLOTS, slot_of};
+use crate::layers::parity::layout::{CELL, Layout};
+use crate::layers::parity::rows::follow::{New, News};
+use crate::layers::sides::Standing;
 use crate::zeros::is_zero;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result};
-
-/// Records that say all there is to say: a slot each.
-const SLOTS: u64 = 2;
 
 /// Bytes of a pending area that are cleared at a time.
 const CLEAR_BYTES: u64 = 256 << 10;
@@ -40,51 +38,6 @@ pub struct Journal {
     durable: Option<Arc<Draining>>,
     /// For each side, how often it had been out when it got these records.
     got: Vec<(u64, u64)>,
-}
-
-/// A record with its cells, as it lies in its slot.
-pub struct Draining {
-    pub record: Record,
-    bytes: Vec<u8>,
-    header_bytes: usize,
-}
-
-impl Draining {
-    fn new(record: Record, cells: &[u8], layout: &Layout) -> Draining {
-        let mut bytes = record.encode(slot_of(record.sequence) * layout.slot_bytes);
-        let header_bytes = bytes.len();
-        bytes.extend_from_slice(cells);
-        assert!(bytes.len() as u64 <= layout.slot_bytes, "what waits fits a slot");
-        Draining { record, bytes, header_bytes }
-    }
-
-    /// Every entry with its cells.
-    fn cells(&self) -> impl Iterator<Item = (&Entry, &[u8])> {
-        self.all_cells().take(self.record.entries.len())
-    }
-
-    fn all_cells(&self) -> impl Iterator<Item = (&Entry, &[u8])> {
-        let mut at = self.header_bytes;
-        self.record.all().map(move |entry| {
-            let cells = &self.bytes[at..at + entry.bytes()];
-            at += entry.bytes();
-            (entry, cells)
-        })
-    }
-
-    /// Lays what it has of a range of a side over what was read there.
-    pub fn lay_over(&self, side: usize, offset: u64, buffer: &mut [u8]) {
-        let end = offset + buffer.len() as u64;
-        for (entry, cells) in self.cells() {
-            let (from, to) = (entry.offset, entry.offset + cells.len() as u64);
-            if usize::from(entry.side) != side || to <= offset || end <= from {
-                continue;
-            }
-            let both = from.max(offset)..to.min(end);
-            buffer[(both.start - offset) as usize..(both.end - offset) as usize]
-                .copy_from_slice(&cells[(both.start - from) as usize..(both.end - from) as usize]);
-        }
-    }
 }
 
 /// Rows of a stripe of which the same is written.
@@ -127,35 +80,31 @@ fn record_of(id: u128, sequence: u64, epoch: u64, entries: Vec<Entry>) -> Record
     Record { id, sequence, epoch, entries, differences: Vec::new() }
 }
 
-fn slot_of(sequence: u64) -> u64 {
-    sequence % SLOTS
+/// Makes devices the sides of a parity in which nothing was written.
+///
+/// # Errors
+/// Those of the devices.
+pub fn format(below: &[Arc<dyn BlockDevice>], layout: Layout, id: u128) -> Result<()> {
+    for device in below {
+        device.allocate(0, layout.journal_bytes())?;
+        clear_areas(&**device, &layout)?;
+    }
+    for sequence in 1..=SLOTS {
+        let record = record_of(id, sequence, 0, Vec::new());
+        let at = slot_of(sequence) * layout.slot_bytes;
+        let bytes = record.encode(at);
+        below.iter().try_for_each(|device| device.write_at(at, &[IoSlice::new(&bytes)]))?;
+        below.iter().try_for_each(|device| device.flush())?;
+    }
+    Ok(())
 }
 
-impl ParityDevice {
-    /// Makes devices the sides of a parity in which nothing was written.
-    ///
-    /// # Errors
-    /// Those of the devices.
-    pub fn format(below: &[Arc<dyn BlockDevice>], layout: Layout, id: u128) -> Result<()> {
-        for device in below {
-            device.allocate(0, layout.journal_bytes())?;
-            clear_areas(&**device, &layout)?;
-        }
-        for sequence in 1..=SLOTS {
-            let record = record_of(id, sequence, 0, Vec::new());
-            let at = slot_of(sequence) * layout.slot_bytes;
-            let bytes = record.encode(at);
-            below.iter().try_for_each(|device| device.write_at(at, &[IoSlice::new(&bytes)]))?;
-            below.iter().try_for_each(|device| device.flush())?;
-        }
-        Ok(())
-    }
-
+impl Intake {
     /// The journal of an array that was opened: what it holds was placed again.
     ///
     /// # Errors
     /// Those of the devices; `Corrupt` if no side has a sound record.
-    pub(super) fn recover(&self) -> Result<()> {
+    pub fn recover(&self) -> Result<()> {
         let mut journal = self.journal.lock();
         let mut found: Vec<Draining> = (0..SLOTS).filter_map(|slot| self.newest(slot)).collect();
         found.sort_unstable_by_key(|draining| draining.record.sequence);
@@ -163,7 +112,8 @@ impl ParityDevice {
         let Some((newest, epoch)) = last.map(|record| (record.sequence, record.epoch)) else {
             let kind = DeviceErrorKind::Corrupt;
             let text = "no side has a sound record of the parity's journal";
-            return Err(self.error(Operation::Read, (0, 0), kind, text));
+            let device = self.sides().describe();
+            return Err(DeviceError::new(kind, Operation::Read, (0, 0), device, text));
         };
         // A record before the last two has left no trace that counts: its places are durable.
         found.retain(|draining| draining.record.sequence + 1 >= newest);
@@ -171,21 +121,19 @@ impl ParityDevice {
             // Everybody has to have them before places are written: who has them may be lost next.
             for draining in &found {
                 let at = slot_of(draining.record.sequence) * self.layout.slot_bytes;
-                self.ask_all(Operation::Write, |side| {
-                    side.device.write_at(at, &[IoSlice::new(&draining.bytes)])
-                })?;
+                self.write_to_all(at, &draining.bytes)?;
             }
-            self.flush_sides()?;
+            self.sides().flush()?;
             for (entry, cells) in found.iter().flat_map(Draining::cells) {
-                self.write_side(usize::from(entry.side), entry.offset, cells)?;
+                self.sides().write(usize::from(entry.side), entry.offset, cells)?;
             }
-            self.flush_sides()?;
+            self.sides().flush()?;
         }
         // An earlier version kept by how much parities are apart from their rows: these are to be
         // looked at.
         let apart = found.last().into_iter().flat_map(|last| &last.record.differences);
         let stripes = apart.map(|entry| self.layout.stripe_at(entry.offset));
-        self.noticed.lock().extend(stripes);
+        stripes.for_each(|stripe| self.notice(stripe));
         journal.sequence = newest + 1;
         self.replay(&mut journal, epoch)?;
         (0..SLOTS).try_for_each(|_| self.write_empty(&mut journal))
@@ -193,33 +141,32 @@ impl ParityDevice {
 
     /// The newest sound record of a slot on the sides that are in.
     fn newest(&self, slot: u64) -> Option<Draining> {
-        let sides = (0..self.sides.len()).filter(|&side| self.is_in(side));
-        let found = sides.filter_map(|side| self.read_record(&self.sides[side], slot));
+        let found = self.sides().all_in().filter_map(|side| self.read_record(side, slot));
         found.max_by_key(|draining| draining.record.sequence)
     }
 
     /// The record in a slot of a side, if it is sound.
-    fn read_record(&self, side: &Side, slot: u64) -> Option<Draining> {
-        let at = slot * self.layout.slot_bytes;
+    fn read_record(&self, side: usize, slot: u64) -> Option<Draining> {
+        let (at, device) = (slot * self.layout.slot_bytes, self.sides().device(side));
         let mut bytes = vec![0; CELL_BYTES];
-        side.device.read_at(at, &mut bytes).ok()?;
+        device.read_at(at, &mut bytes).ok()?;
         let header_bytes = peek_header_bytes(&bytes, at).ok()?;
         if header_bytes as u64 > self.layout.slot_bytes {
             return None;
         }
         bytes.resize(header_bytes, 0);
-        side.device.read_at(at, &mut bytes).ok()?;
+        device.read_at(at, &mut bytes).ok()?;
         let record = Record::decode(&bytes, at, self.id).ok()?;
         let whole = header_bytes + record.cells_bytes();
         let fits = whole as u64 <= self.layout.slot_bytes && slot_of(record.sequence) == slot;
-        let is_side = |entry: &Entry| usize::from(entry.side) < self.sides.len();
+        let is_side = |entry: &Entry| usize::from(entry.side) < self.sides().count();
         let are_sides = record.entries.iter().all(is_side)
             && record.differences.iter().all(|entry| entry.side == WRITTEN || is_side(entry));
         if !fits || !are_sides || !record.all().all(|entry| self.is_within(entry)) {
             return None;
         }
         bytes.resize(whole, 0);
-        side.device.read_at(at, &mut bytes).ok()?;
+        device.read_at(at, &mut bytes).ok()?;
         let draining = Draining { record, bytes, header_bytes };
         // What was read again may be something else.
         let is_same = Record::decode(&draining.bytes, at, self.id).ok()? == draining.record;
@@ -242,7 +189,7 @@ impl ParityDevice {
         // What was written by those who are writing stripes is there, or waits.
         let _alone = self.directs.write();
         let mut pending = self.pending.lock();
-        let mut cache = self.cache.lock();
+        let mut cache = self.cache();
         if !cache.draining.is_empty() || pending.epoch != journal.recorded {
             return true;
         }
@@ -255,22 +202,22 @@ impl ParityDevice {
     }
 
     /// Puts everything that waits into the journal and then in its places; false if nothing waited.
-    pub(super) fn drain(&self, journal: &mut Journal) -> Result<bool> {
+    pub fn drain(&self, journal: &mut Journal) -> Result<bool> {
         if journal.durable.is_none() {
             if !self.begin(journal) {
                 return Ok(false);
             }
-            let stripes = self.cache.lock().draining.clone();
+            let stripes = self.cache().draining.clone();
             stripes.keys().for_each(|&stripe| self.fasten(stripe));
             let draining = Arc::new(self.record(&stripes, journal.sequence)?);
             self.write_record(journal, &draining)?;
-            self.cache.lock().placing = Some(Arc::clone(&draining));
+            self.cache().placing = Some(Arc::clone(&draining));
             journal.durable = Some(draining);
         }
         let draining = journal.durable.clone().expect("set above");
         self.place(&draining)?;
         journal.durable = None;
-        let mut cache = self.cache.lock();
+        let mut cache = self.cache();
         cache.draining.clear();
         cache.placing = None;
         Ok(true)
@@ -285,7 +232,7 @@ impl ParityDevice {
                 drop(held.take());
                 held = Some((stripe, self.gate_alone(stripe)));
             }
-            self.write_side(usize::from(entry.side), entry.offset, cells)?;
+            self.sides().write(usize::from(entry.side), entry.offset, cells)?;
         }
         Ok(())
     }
@@ -349,40 +296,38 @@ impl ParityDevice {
     /// Clears the areas of those that are getting their first record since they were out: what they
     /// have there is of an earlier time, or of another array's member that it was.
     fn clear_stale(&self, journal: &Journal) -> Result<()> {
-        for (number, (side, got)) in self.sides.iter().zip(&journal.got).enumerate() {
-            let is_first = got.1 == 0 || got.0 != self.keeper.absences(&side.members);
-            if !is_first || self.standing(number) != Standing::Stale {
-                continue;
-            }
-            match clear_areas(&*side.device, &self.layout) {
-                Err(error) if is_its_fault(Operation::Write, Standing::Stale, &error) => {
-                    self.keeper.put_out(&side.members, &error)?;
-                }
-                other => other?,
+        for (side, got) in journal.got.iter().enumerate() {
+            let is_first = got.1 == 0 || got.0 != self.sides().absences(side);
+            if is_first && self.sides().standing(side) == Standing::Stale {
+                self.sides().ask(side, |device| clear_areas(device, &self.layout))?;
             }
         }
         Ok(())
+    }
+
+    fn write_to_all(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        let write = |side: &dyn BlockDevice| side.write_at(at, &[IoSlice::new(bytes)]);
+        self.sides().ask_all(Operation::Write, (at, bytes.len() as u64), write)
     }
 
     /// Writes a record to every side that is not out, durably.
     fn write_record(&self, journal: &mut Journal, draining: &Draining) -> Result<()> {
         let slot = slot_of(journal.sequence);
         let at = slot * self.layout.slot_bytes;
-        let absences = || self.sides.iter().map(|side| self.keeper.absences(&side.members));
+        let absences = || (0..self.sides().count()).map(|side| self.sides().absences(side));
         let before: Vec<u64> = absences().collect();
         self.clear_stale(journal)?;
-        let bytes = [IoSlice::new(&draining.bytes)];
-        self.ask_all(Operation::Write, |side| side.device.write_at(at, &bytes))?;
-        self.flush_sides()?;
+        self.write_to_all(at, &draining.bytes)?;
+        self.sides().flush()?;
         for (number, now) in absences().enumerate() {
             let got = &mut journal.got[number];
-            let was_there = now == before[number] && self.standing(number) != Standing::Out;
+            let was_there = now == before[number] && self.sides().standing(number) != Standing::Out;
             let records = if got.0 == now { got.1 } else { 0 };
             *got = (now, if was_there { (records + 1).min(SLOTS) } else { 0 });
         }
         let stripe = |entry: &Entry| self.layout.stripe_at(entry.offset);
         let stripes = draining.record.entries.iter().map(stripe).collect();
-        self.cache.lock().slots[slot as usize] = stripes;
+        self.cache().slots[slot as usize] = stripes;
         journal.sequence += 1;
         journal.recorded = draining.record.epoch;
         Ok(())
@@ -394,10 +339,26 @@ impl ParityDevice {
     }
 
     /// Sees to it that no record has cells of some stripes, because they are to be written in
-    /// another way: an opening would put the cells back.
-    pub(super) fn release(&self, journal: &mut Journal, stripes: Range<u64>) -> Result<()> {
+    /// another way: an opening would put the cells back. None comes there while the answer is held.
+    pub fn release(&self, stripes: Range<u64>) -> Result<RankedGuard<'_, Journal>> {
+        let mut journal = self.journal.lock();
+        self.release_from(&mut journal, stripes)?;
+        Ok(journal)
+    }
+
+    /// The same, and that no pending entry is of them, either.
+    pub fn release_all(&self, stripes: Range<u64>) -> Result<RankedGuard<'_, Journal>> {
+        let mut journal = self.journal.lock();
+        if self.pending.lock().has_any(stripes.clone()) {
+            self.drain_all(&mut journal)?;
+        }
+        self.release_from(&mut journal, stripes)?;
+        Ok(journal)
+    }
+
+    fn release_from(&self, journal: &mut Journal, stripes: Range<u64>) -> Result<()> {
         let is_held = {
-            let cache = self.cache.lock();
+            let cache = self.cache();
             cache.slots.iter().any(|slot| slot.range(stripes.clone()).next().is_some())
         };
         if !is_held {
@@ -405,14 +366,6 @@ impl ParityDevice {
         }
         self.drain_all(journal)?;
         (0..SLOTS).try_for_each(|_| self.write_empty(journal))
-    }
-
-    /// Sees to it that no pending entry is of some stripes, either.
-    pub(super) fn release_pending(&self, journal: &mut Journal, of: Range<u64>) -> Result<()> {
-        if self.pending.lock().has_any(of) {
-            self.drain_all(journal)?;
-        }
-        Ok(())
     }
 
     /// Drains what drains already, and what waits.
@@ -426,14 +379,14 @@ impl ParityDevice {
 
     /// Whether a side that is not out has fewer records than slots since it was.
     fn is_owed(&self, journal: &Journal) -> bool {
-        self.sides.iter().zip(&journal.got).enumerate().any(|(number, (side, got))| {
-            let has_all = got.0 == self.keeper.absences(&side.members) && got.1 == SLOTS;
-            self.standing(number) != Standing::Out && !has_all
+        journal.got.iter().enumerate().any(|(side, got)| {
+            let has_all = got.0 == self.sides().absences(side) && got.1 == SLOTS;
+            self.sides().standing(side) != Standing::Out && !has_all
         })
     }
 
     /// Makes everything durable that was written.
-    pub(super) fn flush_all(&self) -> Result<()> {
+    pub fn flush_all(&self) -> Result<()> {
         let mut journal = self.journal.lock();
         let mut is_flushed = self.drain_all(&mut journal)?;
         for _ in 0..2 * SLOTS {
@@ -443,13 +396,12 @@ impl ParityDevice {
             }
         }
         if self.is_owed(&journal) {
-            let kind = DeviceErrorKind::Io;
-            return Err(self.error(Operation::Flush, (0, 0), kind, "sides come and go"));
+            return Err(self.sides().error(Operation::Flush, (0, 0), "sides come and go"));
         }
         if is_flushed {
             return Ok(());
         }
-        self.flush_sides()
+        self.sides().flush()
     }
 }
 
@@ -457,19 +409,4 @@ impl Journal {
     pub fn new(sides: usize) -> Journal {
         Journal { sequence: 1, recorded: 0, durable: None, got: vec![(0, 0); sides] }
     }
-}
-
-/// The error of a request that a parity refuses or cannot do.
-pub(super) fn failure(
-    operation: Operation,
-    (offset, length_bytes): (u64, u64),
-    kind: DeviceErrorKind,
-    text: &str,
-    device: String,
-) -> DeviceError {
-    let source = match kind {
-        DeviceErrorKind::OutOfRange => io::Error::new(io::ErrorKind::InvalidInput, text),
-        _ => io::Error::other(text.to_owned()),
-    };
-    DeviceError { kind, operation, offset, length_bytes, device, source }
 }

@@ -3,46 +3,45 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::agreement::steps;
-use super::layout::{CELL, Part};
-use super::rows::{Chunks, lay_over};
-use super::ways::Sides;
-use super::{ParityDevice, codes};
+use super::ways::Without;
+use super::{Rows, lay_over};
 use crate::heal::{Ledger, Outcome, Right};
-use crate::layers::mirror::Standing;
+use crate::layers::parity::codes;
+use crate::layers::parity::layout::Part;
+use crate::layers::sides::Standing;
 use crate::zeros::is_zero;
-use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Resync};
+use crate::{DeviceError, Operation, Result, Resync};
 
 /// Bytes of each side that are computed at a time.
-pub(super) const STEP_BYTES: u64 = 64 << 10;
+const STEP_BYTES: u64 = 64 << 10;
 
 /// Bytes of some rows, each with its side.
 type BySide = Vec<(usize, Vec<u8>)>;
 
-/// Computes a part from what was read once of each side; its gate and the journal are held.
+/// Computes a part from what was read once of each side; its gate is held.
 struct Once<'p> {
-    device: &'p ParityDevice,
+    rows: &'p Rows,
     part: &'p Part,
     of_sides: BTreeMap<usize, Option<Vec<u8>>>,
 }
 
 impl Once<'_> {
-    fn compute(&mut self, without: Sides, buffer: &mut [u8]) -> Result<()> {
-        let Once { device, part, of_sides } = self;
+    fn compute(&mut self, without: Without, buffer: &mut [u8]) -> Result<()> {
+        let Once { rows, part, of_sides } = self;
         let Part { stripe, chunk, within, .. } = part;
-        let own = 1 << device.layout.data_side(*stripe, *chunk);
-        let placing = device.cache.lock().placing.clone();
-        let row = device.row_of(*stripe, without | own, |side| {
+        let own = 1 << rows.layout.data_side(*stripe, *chunk);
+        let placing = rows.cache().placing.clone();
+        let row = rows.row_of(*stripe, without | own, |side| {
             let read = || {
-                Ledger::add(&device.ledger.data_ios, 1);
-                device.read_row(*stripe, within, side, placing.as_deref()).ok().flatten()
+                Ledger::add(&rows.ledger.data_ios, 1);
+                rows.read_row(*stripe, within, side, placing.as_deref()).ok().flatten()
             };
             Ok(of_sides.entry(side).or_insert_with(read).clone())
         })?;
         let row = row.ok_or_else(|| {
-            let at = device.layout.offset(*stripe) + within.start;
-            let (kind, range) = (DeviceErrorKind::Io, (at, within.end - within.start));
-            device.error(Operation::Read, range, kind, "too few sides can be read")
+            let at = rows.layout.offset(*stripe) + within.start;
+            let range = (at, within.end - within.start);
+            rows.sides.error(Operation::Read, range, "too few sides can be read")
         })?;
         buffer.copy_from_slice(&row[*chunk]);
         Ok(())
@@ -58,50 +57,50 @@ fn not_healed(said: &[Vec<u8>], failure: Option<DeviceError>) -> Result<Outcome>
     }
 }
 
-impl ParityDevice {
+impl Rows {
     /// Whether the side of a chunk can be read, and for each copy that the others say: the parities
     /// that it is computed without.
-    fn copies_by(&self, stripe: u64, chunk: usize) -> (bool, Vec<Sides>) {
-        let is_in = |chunk: usize| self.is_in(self.layout.data_side(stripe, chunk));
+    fn copies_by(&self, stripe: u64, chunk: usize) -> (bool, Vec<Without>) {
+        let is_in = |chunk: usize| self.sides.is_in(self.layout.data_side(stripe, chunk));
         let lost = (0..self.layout.data()).filter(|&other| other != chunk && !is_in(other));
         let parities = (0..self.layout.parities).map(|k| self.layout.parity_side(stripe, k));
-        let parities: Vec<usize> = parities.filter(|&side| self.is_in(side)).collect();
+        let parities: Vec<usize> = parities.filter(|&side| self.sides.is_in(side)).collect();
         let others = parities.len().saturating_sub(lost.count());
         let without = |copy: usize| parities[..copy].iter().fold(0, |set, side| set | 1 << side);
         (is_in(chunk), (0..others).map(without).collect())
     }
 
     /// The copies of a part: as its side says, and by what the others say.
-    fn copies(&self, part: &Part) -> Vec<Option<Sides>> {
+    fn copies(&self, part: &Part) -> Vec<Option<Without>> {
         let (direct, others) = self.copies_by(part.stripe, part.chunk);
         direct.then_some(None).into_iter().chain(others.into_iter().map(Some)).collect()
     }
 
     /// How many they are.
-    pub(super) fn copies_of(&self, part: &Part) -> usize {
+    pub fn copies_of(&self, part: &Part) -> usize {
         self.copies(part).len()
     }
 
     /// What is in the place of a part: as its side says, or computed without some of the others;
     /// the caller holds the gate.
-    fn read_by(&self, part: &Part, without: Option<Sides>, buffer: &mut [u8]) -> Result<()> {
+    fn read_by(&self, part: &Part, without: Option<Without>, buffer: &mut [u8]) -> Result<()> {
         if let Some(without) = without {
             return self.compute(part.stripe, part.chunk, &part.within, without, buffer);
         }
         let side = self.layout.data_side(part.stripe, part.chunk);
         let at = self.layout.offset(part.stripe) + part.within.start;
-        if self.read_side_with_holes(side, at, buffer)? {
+        if self.sides.read_or_hole(side, at, buffer)? {
             return Ok(());
         }
-        let (kind, range) = (DeviceErrorKind::Io, (at, buffer.len() as u64));
-        Err(self.error(Operation::Read, range, kind, "its side is not in"))
+        let range = (at, buffer.len() as u64);
+        Err(self.sides.error(Operation::Read, range, "its side is not in"))
     }
 
     /// All ways of having a part: its copies first, then what the others say without any few of
     /// them.
-    fn ways_of(&self, part: &Part) -> Vec<Option<Sides>> {
+    fn ways_of(&self, part: &Part) -> Vec<Option<Without>> {
         let mut ways = self.copies(part);
-        let most = self.all_left_out().map(Sides::count_ones).max().unwrap_or(0);
+        let most = self.all_left_out().map(Without::count_ones).max().unwrap_or(0);
         let own = u32::from(ways.first() == Some(&None));
         let bit = 1 << self.layout.data_side(part.stripe, part.chunk);
         for without in self.all_left_out().map(|without| without & !bit) {
@@ -113,9 +112,9 @@ impl ParityDevice {
     }
 
     /// A part in one of the ways, under what waits.
-    pub(super) fn read_part_copy(&self, part: &Part, copy: usize, to: &mut [u8]) -> Result<()> {
+    pub fn read_part_copy(&self, part: &Part, copy: usize, to: &mut [u8]) -> Result<()> {
         let cells = self.layout.cells(part.chunk, &part.within);
-        let overlay = self.cache.lock().overlay(part.stripe, cells.clone());
+        let overlay = self.cache().overlay(part.stripe, cells.clone());
         if (overlay.len() as u64) < cells.end - cells.start {
             let _shared = self.gate_shared(part.stripe);
             let copies = self.copies(part);
@@ -126,23 +125,18 @@ impl ParityDevice {
     }
 
     /// Heals a part of one chunk. Only the chunk itself is written: where the others are wrong
-    /// about it, nobody here knows which of them.
-    pub(super) fn heal_part(
-        &self,
-        part: &Part,
-        buffer: &mut [u8],
-        right: &Right<'_>,
-    ) -> Result<Outcome> {
-        let _journal = self.journal.lock();
+    /// about it, nobody here knows which of them. Nothing goes from the journal to its place
+    /// meanwhile.
+    pub fn heal_part(&self, part: &Part, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
         let _alone = self.gate_alone(part.stripe);
         let cells = self.layout.cells(part.chunk, &part.within);
-        let overlay = self.cache.lock().overlay(part.stripe, cells);
+        let overlay = self.cache().overlay(part.stripe, cells);
         let mut said: Vec<Vec<u8>> = Vec::new();
         let (mut failure, mut outcome) = (None, None);
         let ways = self.ways_of(part);
         let direct = ways.first() == Some(&None);
         let copies = self.copies_of(part);
-        let mut once = Once { device: self, part, of_sides: BTreeMap::new() };
+        let mut once = Once { rows: self, part, of_sides: BTreeMap::new() };
         for (copy, without) in ways.into_iter().enumerate() {
             let mut placed = vec![0; buffer.len()];
             // Each copy is read; what else there is are combinations, and they are many.
@@ -175,7 +169,7 @@ impl ParityDevice {
                 let side = self.layout.data_side(part.stripe, part.chunk);
                 let at = self.layout.offset(part.stripe) + part.within.start;
                 // One that cannot be written and not be put out stays; the bytes are there.
-                let _ = self.write_back(side, at, &placed);
+                let _ = self.sides.write_over(side, at, &placed);
             }
             break;
         }
@@ -187,111 +181,56 @@ impl ParityDevice {
         Ok(outcome)
     }
 
-    /// What of each stripe a range touches, as a range of its chunks; that of the whole stripe if
-    /// it is in several.
-    pub(super) fn touched(
-        &self,
-        offset: u64,
-        length_bytes: u64,
-    ) -> impl Iterator<Item = (u64, Range<u64>)> {
-        let layout = self.layout;
-        let (size, end) = (layout.stripe_bytes(), offset + length_bytes);
-        let stripes = offset / size..end.div_ceil(size);
-        stripes.filter(move |_| length_bytes > 0).map(move |stripe| {
-            let from = offset.max(stripe * size) - stripe * size;
-            let to = end.min((stripe + 1) * size) - stripe * size;
-            let chunk = from / layout.chunk_bytes;
-            if (to - 1) / layout.chunk_bytes > chunk {
-                return (stripe, 0..layout.chunk_bytes);
-            }
-            let start = chunk * layout.chunk_bytes;
-            let within = (from - start) / CELL * CELL..(to - start).next_multiple_of(CELL);
-            (stripe, within)
-        })
-    }
-
-    pub(super) fn resync_range(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
-        if which == Resync::Unused {
-            self.loosen(offset, length_bytes);
-            return Ok(());
-        }
-        if which == Resync::Beside {
-            // Nothing is beside the data but the journal, which is written anew all the time.
-            return Ok(());
-        }
-        for (stripe, within) in self.touched(offset, length_bytes) {
-            if which == Resync::Computed {
-                self.compute_again(stripe, &(offset..offset + length_bytes))?;
-                continue;
-            }
-            if which == Resync::Loose && !self.cache.lock().loose.contains(stripe) {
-                continue;
-            }
-            let within = if which == Resync::Loose { 0..self.layout.chunk_bytes } else { within };
-            // Who is brought up to date gets what the others say, and of what is being placed what
-            // the journal has: nothing there is older than that, so it may go on being written.
-            let mut journal = (which != Resync::Stale).then(|| self.journal.lock());
-            if let Some(journal) = &mut journal {
-                self.release(journal, stripe..stripe + 1)?;
-            }
-            let _alone = self.gate_alone(stripe);
-            let at = self.layout.offset(stripe) + within.start;
-            self.ask_all(Operation::Write, |side| {
-                side.device.resync(at, within.end - within.start, which)
-            })?;
-            steps(&within).try_for_each(|rows| self.settle_rows(stripe, &rows, which))?;
-            if which != Resync::Stale && within == (0..self.layout.chunk_bytes) {
-                self.cache.lock().loose.remove(stripe);
-            }
-        }
-        Ok(())
-    }
-
     /// Forgets what whole stripes say. Those that are in the range in part have neighbours.
-    fn loosen(&self, offset: u64, length_bytes: u64) {
+    pub fn loosen(&self, offset: u64, length_bytes: u64) {
         let size = self.layout.stripe_bytes();
         let (first, last) = (offset.div_ceil(size), (offset + length_bytes) / size);
-        self.cache.lock().loose.insert(first..last.max(first));
+        self.cache().loose.insert(first..last.max(first));
     }
 
     /// Makes a stripe agree in which nobody has anything yet, because somebody is about to. Where
     /// that cannot be, its parity is computed of all that is in its rows.
-    pub(super) fn fasten(&self, stripe: u64) {
-        if !self.cache.lock().loose.contains(stripe) {
+    pub fn fasten(&self, stripe: u64) {
+        if !self.cache().loose.contains(stripe) {
             return;
         }
         let _alone = self.gate_alone(stripe);
-        let settle = |rows| self.settle_rows(stripe, &rows, Resync::All);
-        if steps(&(0..self.layout.chunk_bytes)).try_for_each(settle).is_ok() {
-            self.cache.lock().loose.remove(stripe);
+        if self.settle(stripe, &(0..self.layout.chunk_bytes), Resync::All).is_ok() {
+            self.cache().loose.remove(stripe);
         }
     }
 
-    /// Computes what sides should have of some rows and writes it where it differs.
+    /// Computes what sides should have of some rows and writes it where it differs; the caller
+    /// holds the gate.
+    pub fn settle(&self, stripe: u64, within: &Range<u64>, which: Resync) -> Result<()> {
+        steps(within).try_for_each(|rows| self.settle_rows(stripe, &rows, which))
+    }
+
     fn settle_rows(&self, stripe: u64, within: &Range<u64>, which: Resync) -> Result<()> {
         if which == Resync::Stale && self.is_hole(stripe, within) {
             return Ok(());
         }
-        let (_, wrong) = self.wrong_in(stripe, within, which)?;
-        self.write_rows(stripe, within, wrong)
+        let wrong = self.wrong_in(stripe, within, which)?;
+        let at = self.layout.offset(stripe) + within.start;
+        wrong.iter().try_for_each(|(side, bytes)| self.sides.write(*side, at, bytes))
     }
 
     /// Whether nobody has anything but zeros in some rows, so that their parity is zeros as well:
     /// that much can be told without reading it. The caller holds the gate.
     fn is_hole(&self, stripe: u64, within: &Range<u64>) -> bool {
         // Of what is being placed the places may have a part only.
-        if self.cache.lock().is_held(stripe) {
+        if self.cache().is_held(stripe) {
             return false;
         }
         let at = self.layout.offset(stripe) + within.start;
         let mut sides_in = 0;
-        for (number, side) in self.sides.iter().enumerate() {
-            let stays_in = self.stays_in(number);
-            let standing = self.standing(number);
+        for side in 0..self.sides.count() {
+            let stays_in = self.sides.stays_in(side);
+            let standing = self.sides.standing(side);
             if standing == Standing::Out {
                 continue;
             }
-            let is_hole = side.device.is_hole(at, within.end - within.start);
+            let is_hole = self.sides.device(side).is_hole(at, within.end - within.start);
             if !is_hole || standing == Standing::In && !stays_in() {
                 return false;
             }
@@ -300,35 +239,18 @@ impl ParityDevice {
         sides_in >= self.layout.data()
     }
 
-    /// Writes what sides should have of some rows.
-    pub(super) fn write_rows(
-        &self,
-        stripe: u64,
-        within: &Range<u64>,
-        wanted: BySide,
-    ) -> Result<()> {
-        let at = self.layout.offset(stripe) + within.start;
-        wanted.iter().try_for_each(|(side, bytes)| self.write_side(*side, at, bytes))
-    }
-
-    /// The data of some rows, and what sides should have of them and have not. Who brings sides up
-    /// to date wants only that.
-    pub(super) fn wrong_in(
-        &self,
-        stripe: u64,
-        within: &Range<u64>,
-        which: Resync,
-    ) -> Result<(Chunks, BySide)> {
+    /// What sides should have of some rows and have not.
+    pub fn wrong_in(&self, stripe: u64, within: &Range<u64>, which: Resync) -> Result<BySide> {
         let wanted = |side: usize| match self.layout.role(stripe, side) {
-            Err(_) if which != Resync::Stale => self.standing(side) != Standing::Out,
-            _ => self.standing(side) == Standing::Stale,
+            Err(_) if which != Resync::Stale => self.sides.standing(side) != Standing::Out,
+            _ => self.sides.standing(side) == Standing::Stale,
         };
-        let mut sides: Vec<usize> = (0..self.sides.len()).filter(|&side| wanted(side)).collect();
+        let mut sides: Vec<usize> = (0..self.sides.count()).filter(|&side| wanted(side)).collect();
         // Parity is computed of all data, so before some of that is given away.
         sides.sort_by_key(|&side| self.layout.role(stripe, side).is_ok());
         let mut wrong = BySide::new();
         if sides.is_empty() {
-            return Ok((Chunks::new(), wrong));
+            return Ok(wrong);
         }
         // Nothing is computed from a parity that may be the one that is wrong.
         let read = || self.row_with(stripe, within, 0, which == Resync::Stale);
@@ -348,7 +270,7 @@ impl ParityDevice {
             };
             // Of who is brought up to date most is to be written: what is there is looked at only
             // where a hole may stay one.
-            let device = &self.sides[side].device;
+            let device = self.sides.device(side);
             let is_zero = is_zero(&bytes);
             let is_looked_at = which != Resync::Stale || is_zero;
             there.resize(if is_looked_at { length } else { 0 }, 0);
@@ -358,6 +280,12 @@ impl ParityDevice {
                 wrong.push((side, bytes));
             }
         }
-        Ok((row, wrong))
+        Ok(wrong)
     }
+}
+
+/// A range of rows, in parts that are read at a time.
+pub fn steps(within: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let end = within.end;
+    within.clone().step_by(STEP_BYTES as usize).map(move |from| from..(from + STEP_BYTES).min(end))
 }

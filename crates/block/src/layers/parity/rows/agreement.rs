@@ -7,12 +7,12 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::layout::CELL;
-use super::rows::{agree, is_lost};
-use super::settle::STEP_BYTES;
-use super::{ParityDevice, Side, codes};
+use super::settle::steps;
+use super::{Rows, agree, is_lost};
+use crate::layers::parity::codes;
+use crate::layers::parity::layout::CELL;
 use crate::together::ask_all;
-use crate::{BlockDevice, Result, Resync};
+use crate::{Result, Resync};
 
 /// Bytes of each side that are looked at together, and how many of these beside each other.
 const LOOK_BYTES: u64 = 1 << 20;
@@ -30,26 +30,27 @@ struct Part<'t> {
     runs: Vec<Vec<(bool, Range<u64>)>>,
 }
 
-impl ParityDevice {
+impl Rows {
     /// The stripes of a range in which parity is not of the data in some row. Those that nobody has
     /// anything in are computed when somebody has.
-    pub(super) fn look(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
-        if (0..self.sides.len()).filter(|&side| self.is_in(side)).count() <= self.layout.data() {
+    pub fn look(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
+        if self.sides.all_in().count() <= self.layout.data() {
             // Nothing is left to compare with.
             return Ok(Vec::new());
         }
-        let touched: Vec<Touched> = self.touched(offset, length_bytes).collect();
+        let touched: Vec<Touched> = self.layout.touched(offset, length_bytes).collect();
         let count = (LOOK_BYTES / self.layout.chunk_bytes).max(1) as usize;
-        let stay_in: Vec<_> = (0..self.sides.len()).map(|side| self.stays_in(side)).collect();
+        let stay_in: Vec<_> =
+            (0..self.sides.count()).map(|side| self.sides.stays_in(side)).collect();
         let are_in = || stay_in.iter().all(|stays_in| stays_in());
         // Asked before anything is read: the kernel reads ahead, and what it reads of a hole is
         // data from then on, which is read, and more ahead of that.
         let parts: Vec<Part<'_>> = touched.chunks(count).map(|some| self.part(some)).collect();
         let begun = AtomicUsize::new(0);
         let look = |_| {
-            let (mut apart, mut sides) = (Vec::new(), vec![Vec::new(); self.sides.len()]);
+            let (mut apart, mut sides) = (Vec::new(), vec![Vec::new(); self.sides.count()]);
             while let Some(part) = parts.get(begun.fetch_add(1, Ordering::Relaxed)) {
-                let is_loose = |(stripe, _): &Touched| self.cache.lock().loose.contains(*stripe);
+                let is_loose = |(stripe, _): &Touched| self.cache().loose.contains(*stripe);
                 if !part.stripes.iter().all(is_loose) {
                     // No side is asked that is not in: it may be a disk that takes long to fail.
                     let are_read = are_in() && self.read_sides(part, &mut sides) && are_in();
@@ -58,7 +59,7 @@ impl ParityDevice {
             }
             Ok(apart)
         };
-        let lanes = ask_all(&*self.together, LANES.min(parts.len()), look);
+        let lanes = ask_all(self.sides.together(), LANES.min(parts.len()), look);
         let mut apart = lanes.into_iter().collect::<Result<Vec<Vec<u64>>>>()?.concat();
         apart.sort_unstable();
         let size = self.layout.stripe_bytes();
@@ -75,7 +76,7 @@ impl ParityDevice {
     ) -> Result<()> {
         for (number, (stripe, within)) in stripes.iter().enumerate() {
             let agrees = sides.is_some_and(|sides| self.agrees(*stripe, number, sides));
-            if agrees || self.cache.lock().loose.contains(*stripe) {
+            if agrees || self.cache().loose.contains(*stripe) {
                 continue;
             }
             let is_apart = match self.is_apart(*stripe, within) {
@@ -95,10 +96,11 @@ impl ParityDevice {
     fn part<'t>(&self, stripes: &'t [Touched]) -> Part<'t> {
         let at = self.layout.offset(stripes[0].0);
         let all = 0..stripes.len() as u64 * self.layout.chunk_bytes;
-        let runs_of = |side: &Side| {
+        let runs_of = |side: usize| {
+            let device = self.sides.device(side);
             let mut runs: Vec<(bool, Range<u64>)> = Vec::new();
             for piece in steps(&all) {
-                let is_hole = side.device.is_hole(at + piece.start, piece.end - piece.start);
+                let is_hole = device.is_hole(at + piece.start, piece.end - piece.start);
                 match runs.last_mut() {
                     Some((before, run)) if *before == is_hole => run.end = piece.end,
                     _ => runs.push((is_hole, piece)),
@@ -106,15 +108,15 @@ impl ParityDevice {
             }
             runs
         };
-        Part { stripes, runs: self.sides.iter().map(runs_of).collect() }
+        Part { stripes, runs: (0..self.sides.count()).map(runs_of).collect() }
     }
 
     /// Reads what all sides have of a part, but for holes; false if one cannot be read.
     fn read_sides(&self, part: &Part<'_>, sides: &mut [Vec<u8>]) -> bool {
         let at = self.layout.offset(part.stripes[0].0);
         let length = part.stripes.len() * self.layout.chunk_bytes as usize;
-        let mut sides = sides.iter_mut().zip(&self.sides).zip(&part.runs);
-        sides.all(|((bytes, side), runs)| {
+        let mut sides = sides.iter_mut().zip(&part.runs).enumerate();
+        sides.all(|(side, (bytes, runs))| {
             bytes.resize(length, 0);
             runs.iter().all(|(is_hole, run)| {
                 let bytes = &mut bytes[run.start as usize..run.end as usize];
@@ -122,7 +124,7 @@ impl ParityDevice {
                     bytes.fill(0);
                     return true;
                 }
-                side.device.read_at(at + run.start, bytes).is_ok()
+                self.sides.device(side).read_at(at + run.start, bytes).is_ok()
             })
         })
     }
@@ -152,8 +154,7 @@ impl ParityDevice {
             if all.is_some_and(|(data, parities)| agree(&data, &parities)) {
                 continue;
             }
-            let (_, wrong) = self.wrong_in(stripe, &rows, Resync::Computed)?;
-            if !wrong.is_empty() {
+            if !self.wrong_in(stripe, &rows, Resync::Computed)?.is_empty() {
                 return Ok(true);
             }
         }
@@ -171,30 +172,4 @@ impl ParityDevice {
             }
         }
     }
-
-    /// Computes parity anew in the rows of a stripe that are in a range as a whole: who asks has
-    /// looked at nothing else.
-    pub(super) fn compute_again(&self, stripe: u64, range: &Range<u64>) -> Result<()> {
-        let start = stripe * self.layout.stripe_bytes();
-        let last = start + (self.layout.data() as u64 - 1) * self.layout.chunk_bytes;
-        let from = range.start.saturating_sub(start).next_multiple_of(CELL);
-        let to = range.end.saturating_sub(last).min(self.layout.chunk_bytes) / CELL * CELL;
-        if from >= to || self.cache.lock().loose.contains(stripe) {
-            return Ok(());
-        }
-        let mut journal = self.journal.lock();
-        self.release(&mut journal, stripe..stripe + 1)?;
-        let _alone = self.gate_alone(stripe);
-        for rows in steps(&(from..to)) {
-            let (_, wrong) = self.wrong_in(stripe, &rows, Resync::Computed)?;
-            self.write_rows(stripe, &rows, wrong)?;
-        }
-        Ok(())
-    }
-}
-
-/// A range of rows, in parts that are read at a time.
-pub(super) fn steps(within: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
-    let end = within.end;
-    within.clone().step_by(STEP_BYTES as usize).map(move |from| from..(from + STEP_BYTES).min(end))
 }

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use format::label::{MemberStanding, REGIONS_MAX};
 
-use super::Array;
-use super::regions::is_set;
-use crate::{BlockDevice, Result, Resync};
+use super::Marks;
+use crate::array::regions::is_set;
+use crate::{Result, Resync};
 
 /// Which regions are loose.
-pub(super) struct Loose {
+pub struct Loose {
     regions: Vec<AtomicBool>,
     /// Whether the last tidying left some for the next.
     is_behind: AtomicBool,
@@ -33,20 +33,15 @@ impl Loose {
     }
 }
 
-impl Array {
-    pub(super) fn bytes_of(&self, region: usize, region_bytes: u64) -> Range<u64> {
-        let start = region as u64 * region_bytes;
-        start..(start + region_bytes).min(self.len_bytes())
-    }
-
+impl Marks {
     /// Notes that parity need not agree in regions.
-    pub(super) fn note_loose(&self, regions: Range<usize>) {
+    pub fn note_loose(&self, regions: Range<usize>) {
         let Some(loose) = self.parity() else { return };
         regions.for_each(|region| loose.regions[region].store(true, Ordering::SeqCst));
     }
 
     /// Tells the layers of regions that are about to be used for the first time.
-    pub(super) fn loosen(&self, offset: u64, length_bytes: u64) -> Result<()> {
+    pub fn loosen(&self, offset: u64, length_bytes: u64) -> Result<()> {
         if self.parity().is_none() {
             return Ok(());
         }
@@ -72,18 +67,6 @@ impl Array {
             self.top.resync(start, end - start, Resync::Unused)?;
         }
         Ok(())
-    }
-
-    /// Takes what the layers noticed.
-    pub(super) fn ask_noticed(&self) {
-        let noticed = self.top.noticed().into_iter().map(|range| (range.start, range.end));
-        self.noticed.lock().extend(noticed);
-    }
-
-    /// Whether something was noticed in a region that nobody was told yet.
-    pub(super) fn has_noticed(&self, region: usize, region_bytes: u64) -> bool {
-        let bytes = self.bytes_of(region, region_bytes);
-        self.noticed.lock().range(..bytes.end).any(|(_, end)| *end > bytes.start)
     }
 
     /// Whether parity agrees in a region. Where something cannot be read it does not.
@@ -117,21 +100,9 @@ impl Array {
         Some((region as u64, self.bytes_of(region, book.label.region_bytes)))
     }
 
-    /// Computes the parity of a range anew where [`BlockDevice::disagreements`] found it to differ.
-    /// Only after everything in the ranges that it told of was looked at, and what was wrong is
-    /// right: parity of what rotted could heal nothing any more. It is computed of what is there by
-    /// then.
-    ///
-    /// # Errors
-    /// Those of the device.
-    pub fn compute_again(&self, range: &Range<u64>) -> Result<()> {
-        let _work = self.work.lock();
-        self.top.resync(range.start, range.end - range.start, Resync::Computed)
-    }
-
     /// Computes the parity of regions where it is loose, of so many bytes; which ones agree now.
     /// Where something cannot be read they do not: the mark stays, and it is tried again.
-    pub(super) fn tighten(&self, regions: Vec<usize>, bytes_max: u64) -> Vec<usize> {
+    pub fn tighten(&self, regions: Vec<usize>, bytes_max: u64) -> Vec<usize> {
         let Some(loose) = self.parity() else { return regions };
         let unsettled = self.unsettled.lock().clone();
         let is_whole = {
