@@ -8,13 +8,13 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     API_PREFIX, Advice, AdviceQuery, ApplyRetention, AttachMember, AuditRecord, ChangeGroup,
-    ChangePool, ChangeVolume, CloneGroup, CreateClone, CreateGroup, CreateMark, CreateVersion,
-    CreateVolume, DeleteQuery, DeletedVersions, DeletedVolume, DiffQuery, DryRunQuery, ExitCode,
-    Explained, Group, GroupReverted, GroupVersion, GrowPool, History, HistoryQuery, ImportVolume,
-    IscsiTarget, Job, ListQuery, Mark, MemberResolved, Model, ModelQuery, OpenFiles, Pool, Problem,
-    Pruned, Range, RangeQuery, RecordQuery, Rename, Renamed, ReplaceMember, Resolved, Revert,
-    Reverted, Schedule, Scrub, SetSchedule, SetScrub, Spare, Undelete, Version, Volume,
-    VolumeSpace,
+    ChangePool, ChangeTarget, ChangeVolume, CloneGroup, CreateClone, CreateGroup, CreateMark,
+    CreateVersion, CreateVolume, DeleteQuery, DeletedVersions, DeletedVolume, DiffQuery,
+    DryRunQuery, ExitCode, Explained, Group, GroupReverted, GroupVersion, GrowPool, History,
+    HistoryQuery, ImportVolume, IscsiAccess, IscsiTarget, Job, ListQuery, Mark, MemberResolved,
+    Model, ModelQuery, OpenFiles, Pool, Problem, Pruned, Range, RangeQuery, RecordQuery, Rename,
+    Renamed, ReplaceMember, Resolved, Revert, Reverted, Schedule, Scrub, SetSchedule, SetScrub,
+    Spare, Undelete, Version, Volume, VolumeSpace,
 };
 
 mod address;
@@ -143,6 +143,11 @@ impl Client {
     /// The iSCSI targets that volumes are.
     pub fn targets(&self) -> Result<Vec<IscsiTarget>> {
         self.get(&Target::new("/targets"))
+    }
+
+    /// Changes who may log in to a volume over iSCSI.
+    pub fn change_target(&self, name: &str, body: &ChangeTarget) -> Result<IscsiAccess> {
+        self.call(Method::PATCH, &Target::new("/targets").part(name), Some(body))
     }
 
     /// One volume.

@@ -37,7 +37,7 @@ pub use requests::{
 pub use scalar::{SizeInput, SpanInput, Time};
 pub use schedule::{ApplyRetention, Explained, Keep, Pruned, Schedule, SetKeep, SetSchedule};
 pub use space::{AgeBytes, Growth, Holder, Sacrifice, VolumeSpace};
-pub use targets::{IscsiSession, IscsiTarget};
+pub use targets::{ChangeTarget, ChapCredential, IscsiAccess, IscsiSession, IscsiTarget};
 pub use trash::{DeleteQuery, DeletedVolume, DryRunQuery, Undelete};
 pub use types::{
     AuditRecord, Bucket, Cache, ClonedFrom, Conversion, Copies, Dedup, DeletedVersions, DeviceIo,

@@ -74,6 +74,7 @@ pub const EXAMPLES: &[(&str, &str)] = &[
     ("mark delete", "pg before-upgrade"),
     ("target list", ""),
     ("target show", "pg@-5min"),
+    ("target set", "pg --chap-user db1 --chap-secret-file /etc/hindsight/db1.secret"),
     ("history", "pg --since -1h --step 1min"),
     ("resolve", "pg@-5min"),
     ("revert", "pg --to before-upgrade --dry-run"),

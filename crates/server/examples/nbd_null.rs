@@ -101,7 +101,7 @@ impl Export for Memory {
     }
 
     fn changes_since(&self, _: &str) -> std::result::Result<Arc<dyn Changes>, OpenError> {
-        Err(OpenError("there is no past here".to_owned()))
+        Err(OpenError::new("there is no past here"))
     }
 }
 

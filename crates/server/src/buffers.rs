@@ -146,6 +146,12 @@ impl Buffers {
         }
     }
 
+    /// Bytes of the buffers of the largest size.
+    pub(crate) fn large_bytes(&self) -> usize {
+        let last = CLASS_BYTES.len() - 1;
+        self.classes[last].count * CLASS_BYTES[last]
+    }
+
     /// Whether memory is kept from request to request.
     pub(crate) fn is_pool(&self) -> bool {
         self.is_pool

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! login      the stages before the full feature phase, limits before anything is believed
+//!   chap       who proves what, and how
+//!   refusals   how many come to nothing, and why
 //!   sessions   who is logged in; a login over a session that is still there awaits its end
 //!   targets    names, what they open, and the memory of opened names
 //! session    the loop of one connection: receive, execute, send
@@ -29,18 +31,22 @@
 
 use std::fmt;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::admission::is_loopback;
 use crate::serving::{FrontEnd, Given, Serving};
 
 mod answer;
 mod asked;
+mod chap;
 mod check;
 mod execute;
 mod login;
+mod refusals;
 mod reservations;
 mod sender;
 mod session;
@@ -52,6 +58,8 @@ mod unit;
 #[cfg(test)]
 mod tests;
 
+use login::LoginError;
+pub(crate) use refusals::RefusalCollector;
 pub use targets::Targets;
 
 /// Bytes of a logical block.
@@ -67,22 +75,39 @@ pub struct IscsiContext {
     pub targets: Arc<Targets>,
     sessions: Arc<sessions::Sessions>,
     units: Arc<unit::Units>,
+    promises: task::Promises,
+    refusals: Arc<refusals::Refusals>,
+    /// Initiators from beyond this machine are served without a proof as well.
+    is_insecure: bool,
 }
 
 impl IscsiContext {
     /// Of a front end whose targets are these.
     #[must_use]
-    pub fn new(serving: Serving, targets: Targets) -> IscsiContext {
+    pub fn new(serving: Serving, targets: Targets, is_insecure: bool) -> IscsiContext {
         IscsiContext {
             serving,
             targets: Arc::new(targets),
             sessions: Arc::default(),
             units: Arc::default(),
+            promises: task::Promises::default(),
+            refusals: Arc::default(),
+            is_insecure,
         }
     }
 }
 
 impl IscsiContext {
+    /// Whether others than this machine reach us at an address of ours, and are to prove something.
+    fn is_exposed(&self, own: Option<SocketAddr>) -> bool {
+        !self.is_insecure && own.is_none_or(|own| !is_loopback(own.ip()))
+    }
+
+    /// Tells Prometheus how many logins were refused, and why.
+    pub(crate) fn refusal_collector(&self) -> RefusalCollector {
+        RefusalCollector(Arc::clone(&self.refusals))
+    }
+
     /// The sessions on a target and on moments of it: its name, the initiator's, and a number.
     pub(crate) fn sessions_of(&self, present: &str) -> Vec<(String, String, u16)> {
         self.sessions.of(present)
@@ -131,6 +156,9 @@ async fn serve(context: Arc<IscsiContext>, given: Given) {
         Ok(None) => {}
         Err(error) => {
             context.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
+            if let LoginError::Refused { status, .. } = &error {
+                context.refusals.count(*status);
+            }
             tracing::info!(client, %error, "no session");
         }
     }

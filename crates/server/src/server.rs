@@ -14,7 +14,7 @@ use volume::Pool;
 use crate::background::Background;
 use crate::buffers::BuffersCollector;
 use crate::exposure::{
-    Tls, http_protection, iscsi_protection, nbd_protection, refuse_exposed, tls,
+    ISCSI_PROTECTION, Tls, http_protection, nbd_protection, refuse_exposed, tls,
 };
 use crate::fill::{FillGauge, FillWatch};
 use crate::hooked::Hooked;
@@ -215,7 +215,7 @@ impl Doors {
     fn open(config: &Config) -> Result<Doors, StartError> {
         let nbd = listen::bind(&config.nbd, nbd_protection(config))?;
         let http = listen::bind(&config.http, http_protection(config))?;
-        let iscsi = listen::bind(&config.iscsi, iscsi_protection(config))?;
+        let iscsi = listen::bind(&config.iscsi, ISCSI_PROTECTION)?;
         if config.http.tcp.is_empty() {
             return Ok(Doors { nbd, http, iscsi, token: None, is_new_token: false });
         }
@@ -276,7 +276,11 @@ fn iscsi_context(config: &Config, pool: &Pool, nbd: &NbdContext) -> Arc<IscsiCon
         room: nbd.room.clone(),
     };
     let pool_id = u64::from_str_radix(&pool.status().id, 16).expect("a pool's number is hex");
-    Arc::new(IscsiContext::new(serving, Targets::new(pool_id, config.iscsi_base.clone())))
+    Arc::new(IscsiContext::new(
+        serving,
+        Targets::new(pool_id, config.iscsi_base.clone()),
+        config.insecure,
+    ))
 }
 
 fn http_context(
@@ -291,6 +295,7 @@ fn http_context(
     let counted: Vec<Box<dyn Collector>> = vec![
         Box::new(Collected("nbd", Arc::clone(&nbd.counters))),
         Box::new(Collected("iscsi", Arc::clone(&iscsi.counters))),
+        Box::new(iscsi.refusal_collector()),
         Box::new(TapCollector(Arc::clone(&nbd.taps))),
         Box::new(BuffersCollector(Arc::clone(&nbd.buffers))),
         Box::new(HookCollector(Arc::clone(hooks))),

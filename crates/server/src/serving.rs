@@ -58,7 +58,7 @@ pub(crate) use socket::Connection;
 pub(crate) use threads::Given;
 pub use threads::{DataThreads, FrontEnd, Listeners};
 pub(crate) use watch::{End, Watch, watch_for_leave};
-pub(crate) use writing::{Left, What, Writing};
+pub(crate) use writing::{Left, Rest, What, Writing};
 
 /// The state that all connections of a front end share, most of it with those of the others.
 pub struct Serving {

@@ -48,13 +48,14 @@ pub use write::update::Updated;
 pub use error::{Error, ErrorKind, Result};
 pub use history::{IoCount, IoKind};
 pub use types::{
-    AgeBytes, Architecture, AuditRecord, Bucket, Budget, CacheChange, CacheInfo, CacheSetting,
-    CacheUse, Compaction, CompactionInfo, CompactionState, Consistency, ConversionInfo, DedupInfo,
-    DeletedVolume, Deletion, Dependants, DiffPage, Encoding, EncodingChange, EncodingInfo,
-    EncodingSetting, Event, Extent, GraceInfo, Granularity, Growth, HistoryPage, Holder,
-    ImportInfo, ImportSpec, KeptFor, Mark, PoolSpace, PoolStatus, Range, Resolved, RevertReport,
-    Sacrifice, ScrubInfo, ScrubState, SettlePhase, Settling, Stamp, Version, VersionPage,
-    VolumeChange, VolumeCounters, VolumeInfo, VolumeSpace, VolumeSpec, WriteOp,
+    Access, AccessChange, AgeBytes, Architecture, AuditRecord, Bucket, Budget, CacheChange,
+    CacheInfo, CacheSetting, CacheUse, Compaction, CompactionInfo, CompactionState, Consistency,
+    ConversionInfo, Credential, DedupInfo, DeletedVolume, Deletion, Dependants, DiffPage, Encoding,
+    EncodingChange, EncodingInfo, EncodingSetting, Event, Extent, GraceInfo, Granularity, Growth,
+    HistoryPage, Holder, ImportInfo, ImportSpec, KeptFor, Mark, PoolSpace, PoolStatus, Range,
+    Resolved, RevertReport, Sacrifice, ScrubInfo, ScrubState, Secret, SettlePhase, Settling, Stamp,
+    Version, VersionPage, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpace, VolumeSpec,
+    WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

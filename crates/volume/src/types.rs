@@ -1,5 +1,6 @@
 //! Values that go in and out of pools and volumes.
 
+mod access;
 mod settings;
 mod space;
 mod stamp;
@@ -9,6 +10,7 @@ use history::IoCount;
 use serde::{Deserialize, Serialize};
 use units::{MapExtent, Seq, WallTime};
 
+pub use access::{Access, AccessChange, Credential, Secret};
 pub use settings::{
     Architecture, CacheChange, CacheSetting, Encoding, EncodingChange, EncodingSetting,
     Granularity, VolumeChange, VolumeSpec,

@@ -1,5 +1,6 @@
 //! A volume, and what concerns all of it: its settings, its size, its past and its sums.
 
+pub mod access;
 pub mod change_words;
 pub mod creation;
 pub mod identity;

@@ -216,3 +216,112 @@ fn digests_and_short_segments_change_nothing() -> Result<()> {
     ensure!(same.contains("identical"), "{same}");
     Ok(())
 }
+
+/// Whether qemu-io reads a pattern over a URL.
+fn reads(url: &str, pattern: &str) -> Result<bool> {
+    let read = format!("read -P {pattern} 0 4k");
+    let told = output(Command::new("qemu-io").args(["-r", "-f", "raw", "-c", &read, url]))?;
+    let said = String::from_utf8_lossy(&told.stdout);
+    Ok(told.status.success() && !said.contains("failed"))
+}
+
+#[test]
+fn who_may_log_in_is_kept_with_the_volume_and_secrets_are_told_by_nobody() -> Result<()> {
+    let mut stage = stage("vol", "64MiB")?;
+    let name = target(&stage, "vol")?;
+    qemu_io(&url(&stage, &name)?, &["write -P 0x31 0 4k", "flush"])?;
+    let (secret, other) = ("one-of-initiators"[..16].to_owned(), "that-of-a-target".to_owned());
+    let files = [stage.text("secret"), stage.text("other"), stage.text("short")];
+    std::fs::write(&files[0], format!("{secret}\n"))?;
+    std::fs::write(&files[1], &other)?;
+    std::fs::write(&files[2], "short")?;
+    let server = &stage.server;
+    let chap = ["target", "set", "vol", "--chap-user", "me", "--chap-secret-file"];
+    let refused = server.output(&[&chap[..], &[&files[2]]].concat())?;
+    ensure!(!refused.status.success(), "a short secret was taken");
+    let mutual = ["--mutual-user", "store", "--mutual-secret-file"];
+    let both = [&chap[..], &[&files[0]], &mutual, &[&files[0]]].concat();
+    ensure!(!server.output(&both)?.status.success(), "one secret proves both sides");
+    let mut told = server.run(&[&chap[..], &[&files[0]], &mutual, &[&files[1]]].concat())?;
+    // Over a restart, and for every moment.
+    stage.server.stop()?;
+    stage.server.up()?;
+    let server = &stage.server;
+    let portal = portal(&stage)?;
+    for name in [name.clone(), format!("{name}:at:seq:1")] {
+        let with = |who: &str| format!("iscsi://{who}{portal}/{name}/0");
+        ensure!(!reads(&with(""), "0x31")?, "nobody was asked");
+        ensure!(!reads(&with(&format!("me%{other}@")), "0x31")?, "any secret does");
+        ensure!(!reads(&with(&format!("you%{secret}@")), "0x31")?, "any name does");
+        ensure!(reads(&with(&format!("me%{secret}@")), "0x31")?, "nobody is let in");
+        // The target proves itself to whoever asks: libiscsi sees whether it does.
+        let proves = |secret_of_target: &str| {
+            let mutual = format!("?target_user=store&target_password={secret_of_target}");
+            let url = format!("{}{mutual}", with(&format!("me%{secret}@")));
+            output(Command::new("iscsi-inq").arg(url)).map(|told| told.status.success())
+        };
+        ensure!(proves(&other)?, "the target proves nothing");
+        ensure!(!proves("another-secret-1")?, "libiscsi takes any proof");
+    }
+    // Discovery, a clone, what is told, and what is logged.
+    let listed = call("iscsi-ls", &[&format!("iscsi://{portal}")])?;
+    ensure!(!listed.contains(&name), "{listed}");
+    let listed = call("iscsi-ls", &[&format!("iscsi://me%{secret}@{portal}")])?;
+    ensure!(listed.contains(&name), "{listed}");
+    server.run(&["clone", "vol@latest", "copy"])?;
+    let copy = format!("{}:copy", name.trim_end_matches(":vol"));
+    ensure!(!reads(&format!("iscsi://{portal}/{copy}/0"), "0x31")?, "a clone is open");
+    ensure!(reads(&format!("iscsi://me%{secret}@{portal}/{copy}/0"), "0x31")?);
+    told += &server.run(&["target", "show", "vol", "--json"])?;
+    ensure!(told.contains("\"chap_user\"") && told.contains("store"), "{told}");
+    told += &server.run(&["volume", "show", "vol", "--json"])?;
+    told += &server.run(&["pool", "audit", "--json"])?;
+    ensure!(told.contains("target-set"), "{told}");
+    told += &server.talk();
+    ensure!(!told.contains(&secret) && !told.contains(&other), "a secret is told: {told}");
+    // Only one that does not come, and the way back.
+    let other = "target set vol --chap-user none --mutual-user none --allow iqn.2026-11.org:one";
+    server.run(&other.split(' ').collect::<Vec<_>>())?;
+    ensure!(!reads(&format!("iscsi://{portal}/{name}/0"), "0x31")?, "anybody is let in");
+    server.run(&["target", "set", "vol", "--allow", "all"])?;
+    ensure!(reads(&format!("iscsi://{portal}/{name}/0"), "0x31")?);
+    Ok(())
+}
+
+/// A client that has written to a disk and dies without a word.
+fn dies_writing(stage: &Stage, url: &str) -> Result<()> {
+    let mut client = Command::new("qemu-io")
+        .args(["-f", "raw", url])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let clients = |count: &str| {
+        let shown = stage.server.run(&["volume", "show", "vol", "--json"])?;
+        Ok(shown.contains(&format!("\"clients\": {count}")))
+    };
+    client.stdin.take().context("piped")?.write_all(b"write -P 0x66 4k 4k\nsleep 600000\n")?;
+    hindsight_tests::poll("the client writes", || clients("1"))?;
+    client.kill()?;
+    client.wait()?;
+    hindsight_tests::poll("the client is gone", || clients("0"))
+}
+
+#[test]
+fn an_initiator_that_died_does_not_find_another_disk_when_it_comes_back() -> Result<()> {
+    let stage = stage("vol", "64MiB")?;
+    let url = url(&stage, &target(&stage, "vol")?)?;
+    qemu_io(&url, &["write -P 0x31 0 4k", "flush"])?;
+    dies_writing(&stage, &url)?;
+    ensure!(reads(&url, "0x31")?, "its own disk is there for it");
+    dies_writing(&stage, &url)?;
+    stage.server.run(&["revert", "vol", "--to", "seq:1"])?;
+    ensure!(!reads(&url, "0x31")?, "it goes on in what was reverted");
+    // Another initiator is not concerned.
+    call("iscsi-inq", &[&url])?;
+    stage.server.run(&["volume", "rename", "vol", "old"])?;
+    stage.server.run(&["volume", "create", "vol", "--size", "64MiB"])?;
+    ensure!(!reads(&url, "0")?, "it goes on in another volume");
+    call("iscsi-inq", &[&url])?;
+    Ok(())
+}

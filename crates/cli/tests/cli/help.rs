@@ -64,6 +64,7 @@ const COMMANDS: &[&str] = &[
     "target",
     "target list",
     "target show",
+    "target set",
     "history",
     "resolve",
     "revert",

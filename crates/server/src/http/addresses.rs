@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use api::{IscsiSession, IscsiTarget};
+use volume::Volume;
 
+use super::convert::iscsi_access;
 use crate::iscsi::IscsiContext;
 
 /// Where clients connect, for the URIs in answers.
@@ -42,8 +44,10 @@ impl Addresses {
     }
 
     /// The iSCSI target that a volume is, with the sessions on it and on its moments.
-    pub(super) fn target(&self, volume: &str) -> Option<IscsiTarget> {
+    pub(super) fn target(&self, volume: &Volume) -> Option<IscsiTarget> {
         let (_, context) = self.iscsi.as_ref()?;
+        let access = iscsi_access(volume.access());
+        let volume = volume.name();
         let name = context.targets.name_of(volume)?;
         let session = |(target, initiator, id)| IscsiSession { id, initiator, target };
         let sessions = context.sessions_of(&name).into_iter().map(session).collect();
@@ -51,6 +55,7 @@ impl Addresses {
             volume: volume.to_owned(),
             name,
             uri: self.iscsi_uri(volume)?,
+            access,
             sessions,
         })
     }

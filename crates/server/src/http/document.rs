@@ -21,7 +21,8 @@ const MOMENT: &str = concat!(
 /// Patterns of texts in requests, by the names of fields and parameters. A pattern may be narrower
 /// than the server's: it is for makers of requests.
 const PATTERNS: &[(&[&str], &str)] = &[
-    (&["name", "volume", "to_volume", "group", "like", "mark", "hook"], NAME),
+    (&["name", "volume", "to_volume", "group", "like", "mark", "hook", "user"], NAME),
+    (&["secret"], "^[A-Za-z0-9]{12,16}$"),
     (&["at", "from", "to", "since", "until"], MOMENT),
     (
         &["next"],
@@ -66,9 +67,10 @@ const BOUNDS: &[(&str, u64, u64)] = &[
 ];
 
 /// Bodies that have to name something.
-const CHANGES: &[&str] = &["ChangeGroup", "ChangePool", "ChangeVolume", "SetSchedule"];
+const CHANGES: &[&str] =
+    &["ChangeGroup", "ChangePool", "ChangeTarget", "ChangeVolume", "SetSchedule"];
 /// Fields of those whose null says something; another field that is null is as one left out.
-const NULLS: &[&str] = &["history_limit", "hook", "rebuild_rate", "scrub_rate"];
+const NULLS: &[&str] = &["chap", "history_limit", "hook", "mutual", "rebuild_rate", "scrub_rate"];
 
 /// Problems that any request can meet.
 const ALWAYS: &[ProblemKind] = &[

@@ -45,6 +45,7 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(volumes::show, volumes::change, trash::delete))
         .routes(routes!(rename::rename))
         .routes(routes!(targets::list))
+        .routes(routes!(targets::change))
         .routes(routes!(trash::list))
         .routes(routes!(trash::empty))
         .routes(routes!(trash::undelete))

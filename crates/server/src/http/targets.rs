@@ -1,11 +1,15 @@
 //! iSCSI targets.
 
-use api::IscsiTarget;
+use api::{ChangeTarget, ChapCredential, IscsiAccess, IscsiTarget, ProblemKind};
 use axum::Json;
 use axum::extract::State;
+use volume::{AccessChange, Credential, Secret};
+use wire::iscsi::names;
 
-use super::answer::Answer;
+use super::answer::{Answer, Refusal};
+use super::ask::{Body, Named};
 use super::context::Context;
+use super::convert;
 
 /// Lists the iSCSI targets that volumes are, by volume; none when iSCSI is off.
 #[utoipa::path(
@@ -15,7 +19,51 @@ use super::context::Context;
 pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<IscsiTarget>>> {
     let targets = |context: &Context| {
         let volumes = context.pool().volumes();
-        Ok(volumes.iter().filter_map(|volume| context.nbd().target(volume.name())).collect())
+        Ok(volumes.iter().filter_map(|volume| context.nbd().target(volume)).collect())
     };
     context.engine(targets).await.map(Json)
+}
+
+/// Changes who may log in to a volume and its moments over iSCSI, from the next login on, whether
+/// or not iSCSI is served now. Secrets are kept in the pool and told by nobody.
+#[utoipa::path(patch, path = "/targets/{volume}", tag = "targets", request_body = ChangeTarget,
+    params(("volume" = String, Path, description = "Name of the volume")),
+    responses(
+        (status = 200, body = IscsiAccess),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn change(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Body(body): Body<ChangeTarget>,
+) -> Answer<Json<IscsiAccess>> {
+    let change = move |context: &Context| {
+        let change = AccessChange {
+            chap: body.chap.map(credential).transpose()?,
+            mutual: body.mutual.map(credential).transpose()?,
+            allow: body.allow.map(allowed).transpose()?,
+        };
+        if change == AccessChange::default() {
+            return Ok(convert::iscsi_access(context.volume(&name)?.access()));
+        }
+        let access = context.pool().set_access(&name, &change)?;
+        Ok(convert::iscsi_access(access))
+    };
+    context.engine(change).await.map(Json)
+}
+
+fn credential(given: Option<ChapCredential>) -> Answer<Option<Credential>> {
+    let Some(ChapCredential { user, secret }) = given else { return Ok(None) };
+    Ok(Some(Credential { user, secret: Secret::new(secret)? }))
+}
+
+/// Names of initiators as logins compare them.
+fn allowed(names: Vec<String>) -> Answer<Vec<String>> {
+    let folded = |name: String| {
+        names::fold_initiator(&name)
+            .map_err(|error| Refusal::new(ProblemKind::Malformed, format!("`{name:.64}`: {error}")))
+    };
+    names.into_iter().map(folded).collect()
 }

@@ -37,7 +37,6 @@ pub(super) fn failure(error: &Error, writes: bool) -> Ended {
     tracing::debug!(%error, "a command failed");
     let (key, code) = match &error.kind {
         ErrorKind::OutOfBounds => (SenseKey::ILLEGAL_REQUEST, Code::LBA_OUT_OF_RANGE),
-        ErrorKind::Invalid if writes => (SenseKey::DATA_PROTECT, Code::WRITE_PROTECTED),
         ErrorKind::Invalid => (SenseKey::ILLEGAL_REQUEST, Code::INVALID_CDB_FIELD),
         ErrorKind::Full => (SenseKey::DATA_PROTECT, Code::NO_SPACE),
         ErrorKind::Busy => return Ended::Status(Status::BUSY),

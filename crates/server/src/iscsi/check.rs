@@ -12,6 +12,9 @@ pub(super) const TRANSFER_BLOCKS_MAX: u32 = (32 << 20) / SECTOR_BYTES;
 /// Most blocks of a WRITE SAME: 256 MiB.
 pub(super) const WRITE_SAME_BLOCKS_MAX: u32 = (256 << 20) / SECTOR_BYTES;
 
+/// Most blocks of a COMPARE AND WRITE: wherever it begins, the engine makes one write of it.
+pub(super) const COMPARE_BLOCKS_MAX: u8 = 120;
+
 /// The unit that there is.
 pub(super) const UNIT: Lun = Lun(0);
 
@@ -28,7 +31,6 @@ pub(super) fn check(disk: &mut Disk, lun: Lun, cdb: &[u8; 16]) -> Result<Command
             _ => Err(Sense::illegal(Code::NO_SUCH_UNIT).into()),
         };
     }
-    disk.look_at_size();
     if !is_early && let Some(code) = disk.nexus.take_attention() {
         return Err(Sense::attention(code).into());
     }
@@ -56,6 +58,7 @@ fn within(command: &Command, range: &Range, blocks: u64) -> Result<(), Sense> {
         | Command::SynchronizeCache { .. }
         | Command::GetLbaStatus { .. } => u32::MAX,
         Command::WriteSame { .. } => WRITE_SAME_BLOCKS_MAX,
+        Command::CompareAndWrite(_) => COMPARE_BLOCKS_MAX.into(),
         _ => TRANSFER_BLOCKS_MAX,
     };
     if range.blocks > most || matches!(command, Command::WriteSame { .. }) && range.blocks == 0 {

@@ -23,9 +23,8 @@ use super::asked::{Answers, Write, kind};
 use super::check::check;
 use super::session::{Core, Disk};
 use super::task::Task;
-use crate::serving::{
-    Asked, Counts, Export, Group, GroupMemory, Input, Kind, RequestKind, What, Writing,
-};
+use crate::buffers::Purpose;
+use crate::serving::{Counts, Export, Group, GroupMemory, Input, Kind, Rest, What, Writing};
 use crate::taps;
 
 mod commands;
@@ -117,6 +116,9 @@ pub(super) fn execute(
     if unread.is_empty() || core.logout.is_some() {
         return Turned { has_moved: false, then: Then::Wait };
     }
+    if let Some(disk) = &mut core.disk {
+        disk.look_at_size();
+    }
     let mut group = Group::within(std::mem::take(memory));
     let mut at = 0;
     let mut then = Then::Wait;
@@ -131,7 +133,6 @@ pub(super) fn execute(
         }
     }
     core.write(&mut group);
-    core.flush();
     if let Some(meter) = core.meter.as_ref().filter(|_| !core.seen.is_empty()) {
         meter.add(&mut core.seen);
     }
@@ -142,17 +143,21 @@ pub(super) fn execute(
             WriteOp::Zero { .. } => None,
         };
         let writes = group.requests().iter().copied().zip(group.ops().iter().map(place)).collect();
-        group.requests().iter().for_each(|write| core.tally.at_once.take_away(write.kind()));
         let export = &core.disk.as_ref().expect("there was something to write to").export;
         *memory = group.into_memory();
         input.consume(at);
         let writing = Writing::new(export, What::Turn(input.lend(), writes)).after(done, lacks);
-        core.tally.jobs += 1;
-        core.jobs.write(0, writing);
+        if writing.has_to_wait() {
+            core.take_apart(writing, input);
+        } else {
+            core.tally.jobs += 1;
+            core.jobs.write(0, writing);
+        }
     } else {
         *memory = group.into_memory();
         input.consume(at);
     }
+    core.flush();
     Turned { has_moved: at > 0 || !matches!(then, Then::Wait), then }
 }
 
@@ -202,6 +207,9 @@ impl Core {
     ) -> Step {
         if !pdu.is_intact {
             self.reject(RejectReason::DATA_DIGEST, pdu);
+            if !matches!(request, Request::DataOut(_)) {
+                return Step::Done;
+            }
         }
         match request {
             Request::Command(request) if self.disk.is_some() => self.command(request, pdu, group),
@@ -215,7 +223,6 @@ impl Core {
                 self.reject(RejectReason::PROTOCOL_ERROR, pdu);
                 Step::Done
             }
-            _ if !pdu.is_intact => Step::Done,
             Request::NopOut(nop) => {
                 self.nop_out(nop, pdu.data);
                 Step::Done
@@ -231,7 +238,13 @@ impl Core {
         }
     }
 
+    /// Rejects a PDU. If it is a command its number was not received: the initiator fills the gap
+    /// (RFC 7143 section 7.3).
     pub(super) fn reject(&mut self, reason: RejectReason, pdu: &Pdu<'_>) {
+        let number = decode::request(pdu.bhs).ok().and_then(|request| request.command_number());
+        if let Some((number, false)) = number {
+            self.sender.exp_cmd_sn = number;
+        }
         let reject = Reject { reason, numbers: Default::default(), data_sn: 0 };
         self.sender.reject(&reject, pdu.bhs);
     }
@@ -243,11 +256,10 @@ impl Core {
         group: &mut Group<'b, Write>,
     ) -> Step {
         let tag = request.task_tag;
-        if self.tasks.all.contains_key(&tag) || tag == Tag::NONE {
+        if self.tasks.has(tag) || tag == Tag::NONE {
             self.reject(RejectReason::TASK_IN_PROGRESS, pdu);
             return Step::Done;
         }
-        let jobs = self.tally.jobs;
         let (step, command) = match self.admit(request, pdu) {
             Ok(command) => {
                 let received = Received { request: *request, command };
@@ -264,7 +276,8 @@ impl Core {
         }
         self.tally.requests += 1;
         if let Some(command) = command {
-            if self.tally.jobs == jobs {
+            // One that goes on is counted when it ends.
+            if !self.tasks.all.contains_key(&tag) {
                 self.tally.at_once.add(kind(&command));
             }
             self.note(&command);
@@ -297,12 +310,8 @@ impl Core {
 
     /// The command, if it is to be carried out.
     fn admit(&mut self, request: &CommandRequest, pdu: &Pdu<'_>) -> Result<Command, Ended> {
-        const CRC: Sense = Sense::new(SenseKey::ABORTED_COMMAND, Code::CRC_ERROR);
         const UNASKED: Sense =
             Sense::new(SenseKey::ABORTED_COMMAND, Code::UNEXPECTED_UNSOLICITED_DATA);
-        if !pdu.is_intact {
-            return Err(CRC.into());
-        }
         let immediate = self.tasks.all.values().filter(|task| task.received.request.immediate);
         if request.immediate && immediate.count() >= IMMEDIATE_MAX {
             return Err(Ended::Status(Status::TASK_SET_FULL));
@@ -347,25 +356,52 @@ impl Core {
         for write in group.requests() {
             match &written {
                 Ok(()) if write.is_durable => self.flushes.push(write.tag),
-                Ok(()) => self.ended(write.tag, Ended::Good),
-                Err(error) => {
-                    self.tally.errors += 1;
-                    self.ended(write.tag, failure(error, true));
+                Ok(()) => {
+                    self.tally.at_once.add(write.kind);
+                    self.ended(write.tag, Ended::Good);
                 }
+                Err(error) => self.ended(write.tag, failure(error, true)),
             }
         }
         group.clear();
         true
     }
 
-    /// Starts the flush that this turn's commands wait for.
-    fn flush(&mut self) {
+    /// Writes of a turn lack room, perhaps for long: each goes on by itself, in memory of its own,
+    /// so that the initiator is heard meanwhile.
+    pub(super) fn take_apart(&mut self, writing: Writing<Write>, input: &mut Input) {
+        let taker = &mut self.taker;
+        let (lent, parts) = writing.take_apart(|write, bytes| {
+            let mut own = taker.take(Purpose::Write, write.offset, bytes.len())?;
+            own.copy_from(0, bytes);
+            Some(own)
+        });
+        input.take_back(lent);
+        for (write, rest) in parts {
+            match rest {
+                Rest::Nothing if write.is_durable => self.flushes.push(write.tag),
+                Rest::Nothing => {
+                    self.tally.at_once.add(write.kind);
+                    self.ended(write.tag, Ended::Good);
+                }
+                Rest::Own(writing) => {
+                    self.tally.jobs += 1;
+                    self.jobs.write(0, writing);
+                }
+                Rest::Dropped => self.ended(write.tag, Ended::Status(Status::BUSY)),
+            }
+        }
+    }
+
+    /// Starts the flush that commands wait for.
+    pub(super) fn flush(&mut self) {
         if self.flushes.is_empty() {
             return;
         }
         let waiting: SmallVec<[Tag; 4]> = std::mem::take(&mut self.flushes);
         let goes_on = self.jobs.goes_on();
-        let counts = Counts::of(waiting.iter().map(|_| RequestKind::Flush));
+        let kind_of = |tag| self.tasks.all.get(tag).map(|task| kind(&task.received.command));
+        let counts = Counts::of(waiting.iter().filter_map(kind_of));
         let export = self.export();
         self.start(Kind::Change, counts, move |out| {
             let flushed = export.flush(&goes_on);
@@ -446,6 +482,7 @@ impl Core {
                 }
             }
             Ended::Status(status) => {
+                self.tally.errors += 1;
                 self.sender.respond(tag, status, Residual::between(nothing, 0), r2ts, &[]);
             }
             Ended::Failed(sense) => {

@@ -11,17 +11,19 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
+use volume::Access;
 use wire::iscsi::frame::{Frame, PduError};
 use wire::iscsi::limits::{
     BHS_BYTES, DATA_SEGMENT_BYTES_MAX, LOGIN_SEGMENT_BYTES_MAX, TEXT_BYTES_MAX,
 };
-use wire::iscsi::negotiation::{Answer, Negotiation, Parameters, Wishes, first_common};
+use wire::iscsi::negotiation::{Answer, Negotiation, Parameters, Wishes};
 use wire::iscsi::text::{self, Pair};
 use wire::iscsi::{
     Digests, Isid, LoginRequest, LoginResponse, LoginStatus, Numbers, Request, Serial, Stage,
     decode, encode, names,
 };
 
+use super::chap::{self, Authentication, Proof};
 use super::sessions::{Key, Registered};
 use super::targets::{self, Target};
 use super::{IscsiContext, WINDOW};
@@ -88,6 +90,8 @@ struct State<'c> {
     text_bytes: usize,
     names: Option<Names>,
     has_declared: bool,
+    /// Others hear what is said here, and reach this address.
+    is_exposed: bool,
 }
 
 /// The things that the first request says.
@@ -95,6 +99,11 @@ struct Names {
     initiator: String,
     target: Option<String>,
     negotiation: Negotiation,
+    authentication: Authentication,
+    /// The access to the target, as was looked up then.
+    access: Access,
+    /// All presents that this initiator may know of, if they are asked for.
+    presents: Vec<(String, Access)>,
 }
 
 async fn run(
@@ -103,6 +112,7 @@ async fn run(
     client: &str,
 ) -> Result<Option<Login>, LoginError> {
     let mut data = Vec::new();
+    let is_exposed = context.is_exposed(connection.local_address());
     let Some(first) = receive(connection, &mut data).await? else { return Ok(None) };
     let mut state = State {
         context,
@@ -114,11 +124,12 @@ async fn run(
         text_bytes: 0,
         names: None,
         has_declared: false,
+        is_exposed,
     };
     let mut request = first;
     for _ in 0..REQUESTS_MAX {
         let mut answer = Vec::new();
-        let stepped = match state.step(&request, &data, &mut answer) {
+        let stepped = match state.step(&request, &data, &mut answer).await {
             Ok(next) if next == Some(Stage::FullFeature) => match state.finish().await {
                 Ok(login) => {
                     let handle = login.registered.as_ref().map(|r| r.handle);
@@ -172,7 +183,7 @@ async fn receive(
 
 impl State<'_> {
     /// Takes up a request and says what to answer; the stage that begins.
-    fn step(
+    async fn step(
         &mut self,
         request: &LoginRequest,
         data: &[u8],
@@ -202,9 +213,17 @@ impl State<'_> {
             Err(error) => return refused(LoginStatus::INITIATOR_ERROR, error.to_string()),
         };
         if self.names.is_none() {
-            self.names = Some(self.begin(&pairs, answer)?);
+            self.names = Some(self.begin(&pairs, answer).await?);
         }
         self.negotiate(&pairs, answer)?;
+        let authentication = &self.names.as_ref().expect("taken up").authentication;
+        if authentication.is_under_way() && self.stage == Stage::Security {
+            // It goes on here, whatever the initiator wants.
+            return Ok(None);
+        }
+        if request.next.is_some() || self.stage != Stage::Security {
+            authentication.check().or_else(unproved)?;
+        }
         if let Some(next) = request.next {
             self.stage = next;
         }
@@ -212,7 +231,7 @@ impl State<'_> {
     }
 
     /// Takes up what only the first request says.
-    fn begin(&self, pairs: &[Pair<'_>], answer: &mut Vec<u8>) -> Result<Names, LoginError> {
+    async fn begin(&self, pairs: &[Pair<'_>], answer: &mut Vec<u8>) -> Result<Names, LoginError> {
         let Some(initiator) = text::value(pairs, "InitiatorName") else {
             return refused(LoginStatus::MISSING_PARAMETER, "InitiatorName is missing");
         };
@@ -237,7 +256,37 @@ impl State<'_> {
             text::put("TargetPortalGroupTag", "1", answer);
         }
         let negotiation = Negotiation::new(Wishes::default(), is_discovery);
-        Ok(Names { initiator, target, negotiation })
+        let mut access = Access::default();
+        let mut presents = Vec::new();
+        match &target {
+            Some(name) => {
+                access = targets::access(self.context, name).await?;
+                self.check_allowed(&access, &initiator)?;
+            }
+            None => presents = targets::all(self.context).await?,
+        }
+        presents.retain(|(_, access)| self.check_allowed(access, &initiator).is_ok());
+        let asked = presents.iter().map(|(_, access)| access).chain([&access]);
+        let wanted = asked.filter_map(|access| {
+            let (initiator, target) = (access.chap.clone()?, access.mutual.clone());
+            Some(Proof { initiator, target })
+        });
+        let authentication = Authentication::new(wanted.collect(), is_discovery);
+        Ok(Names { initiator, target, negotiation, authentication, access, presents })
+    }
+
+    /// Fails if an initiator may not have a target, whatever it proves.
+    fn check_allowed(&self, access: &Access, initiator: &str) -> Result<(), LoginError> {
+        if !access.allows(initiator) {
+            let why = format!("{initiator} is not among the initiators that the target allows");
+            return refused(LoginStatus::AUTHORIZATION_FAILURE, why);
+        }
+        if self.is_exposed && access.chap.is_none() {
+            let why =
+                "beyond this machine only targets with CHAP are served: `hindsight target set`";
+            return refused(LoginStatus::AUTHORIZATION_FAILURE, why);
+        }
+        Ok(())
     }
 
     /// A session has one connection.
@@ -259,17 +308,19 @@ impl State<'_> {
 
     fn negotiate(&mut self, pairs: &[Pair<'_>], answer: &mut Vec<u8>) -> Result<(), LoginError> {
         let names = self.names.as_mut().expect("the first request was taken up");
+        let mut security = Vec::new();
         for pair in pairs {
             match names.negotiation.answer(pair) {
-                Ok(Answer::Security) if self.stage == Stage::Security => {
-                    authenticate(pair, answer)?;
-                }
+                Ok(Answer::Security) if self.stage == Stage::Security => security.push(*pair),
                 Ok(Answer::Security) => {
                     return refused(LoginStatus::INITIATOR_ERROR, "security in a later stage");
                 }
                 Ok(other) => other.put(pair.key, answer),
                 Err(error) => return refused(LoginStatus::INITIATOR_ERROR, error.to_string()),
             }
+        }
+        if !security.is_empty() {
+            names.authentication.take(&security, answer).or_else(unproved)?;
         }
         if self.stage == Stage::Operational && !self.has_declared {
             self.has_declared = true;
@@ -279,17 +330,9 @@ impl State<'_> {
         Ok(())
     }
 
-    fn check_evicted(&self, target: &str, initiator: &str) -> Result<(), LoginError> {
-        if self.context.sessions.is_evicted(target, initiator) {
-            let why = "the volume was taken from this initiator less than 3 minutes ago";
-            return refused(LoginStatus::SERVICE_UNAVAILABLE, why);
-        }
-        Ok(())
-    }
-
     /// Awaits the end of the session whose place this takes, and opens the target.
     async fn finish(&mut self) -> Result<Login, LoginError> {
-        let Names { initiator, target, mut negotiation } =
+        let Names { initiator, target, mut negotiation, authentication, access, presents } =
             self.names.take().expect("the first request was taken up");
         let parameters = negotiation.parameters();
         negotiation.finish_login();
@@ -305,22 +348,34 @@ impl State<'_> {
             exp_cmd_sn: self.first.cmd_sn,
         };
         let Some(name) = target else {
-            login.presents = targets::all(self.context).await?;
+            let is_listed = |access: &Access| match &access.chap {
+                Some(credential) => authentication.has_proved(credential),
+                None => true,
+            };
+            let listed = presents.into_iter().filter(|(_, access)| is_listed(access));
+            login.presents = listed.map(|(name, _)| name).collect();
             return Ok(login);
         };
-        self.check_evicted(&name, &login.initiator)?;
         let key = self.key(&login.initiator, &name);
         match self.context.sessions.enter(key).await {
             Ok(registered) => login.registered = Some(registered),
             Err(_) => return refused(LoginStatus::OUT_OF_RESOURCES, "too many sessions"),
         }
         let client = format!("{} {}", self.client, login.initiator);
-        match targets::open(self.context, &name, &client).await? {
-            Ok(target) => login.target = Some(target),
+        let target = match targets::open(self.context, &name, &client).await? {
+            Ok(target) => target,
             Err(targets::Refusal { status, why }) => return refused(status, why),
+        };
+        if target.export.access() != access {
+            let why = "the name, or who may log in to it, was changed meanwhile";
+            return refused(LoginStatus::SERVICE_UNAVAILABLE, why);
         }
-        // The session whose place this takes may have lost the volume while it was awaited.
-        self.check_evicted(&name, &login.initiator)?;
+        if self.context.sessions.is_another(&name, &login.initiator, target.opened) {
+            let why = "this is not the disk that this initiator had less than 3 minutes ago: the \
+                       name is another volume's, or the volume was reverted or made smaller";
+            return refused(LoginStatus::SERVICE_UNAVAILABLE, why);
+        }
+        login.target = Some(target);
         Ok(login)
     }
 
@@ -370,17 +425,10 @@ impl State<'_> {
     }
 }
 
-/// Answers a key of security.
-fn authenticate(pair: &Pair<'_>, answer: &mut Vec<u8>) -> Result<(), LoginError> {
-    if pair.key != "AuthMethod" {
-        return refused(LoginStatus::INITIATOR_ERROR, "no method of authentication was chosen");
-    }
-    match first_common(pair.value, &["None"]) {
-        Some(method) => {
-            text::put("AuthMethod", method, answer);
-            Ok(())
-        }
-        None => refused(LoginStatus::AUTHENTICATION_FAILURE, "AuthMethod has to allow None"),
+fn unproved(refusal: chap::Refused) -> Result<(), LoginError> {
+    match refusal {
+        chap::Refused::Unproved(why) => refused(LoginStatus::AUTHENTICATION_FAILURE, why),
+        chap::Refused::Nonsense(why) => refused(LoginStatus::INITIATOR_ERROR, why),
     }
 }
 

@@ -96,9 +96,7 @@ impl Reservations {
                 put_reservation(self.generation, held, out);
             }
             InAction::Capabilities => {
-                put_capabilities(false, out);
-                // Nothing is kept over a restart.
-                out[2] &= !1;
+                put_capabilities(out);
             }
             InAction::FullStatus => {
                 let kind = self.held.as_ref().map(|(_, kind)| *kind);

@@ -29,6 +29,8 @@ pub(super) struct Sender {
     stat_sn: Serial,
     /// The next command.
     pub(super) exp_cmd_sn: Serial,
+    /// The last command that the initiator was told it may send.
+    max_told: Serial,
     /// Commands in the window that are not answered.
     pub(super) open: u32,
     reads: VecDeque<Sending>,
@@ -59,6 +61,7 @@ impl Sender {
             burst_bytes: parameters.max_burst_bytes as usize,
             stat_sn,
             exp_cmd_sn,
+            max_told: exp_cmd_sn.plus(WINDOW).minus(1),
             open: 0,
             reads: VecDeque::new(),
         }
@@ -74,9 +77,17 @@ impl Sender {
         self.segment_bytes = bytes as usize;
     }
 
-    /// The last command that may be sent.
+    /// The last command that may be sent: what the initiator was told holds.
     pub(super) fn max_cmd_sn(&self) -> Serial {
-        self.exp_cmd_sn.plus(WINDOW - self.open.min(WINDOW)).minus(1)
+        self.max_told
+    }
+
+    fn tell_max(&mut self) -> Serial {
+        let max = self.exp_cmd_sn.plus(WINDOW - self.open.min(WINDOW)).minus(1);
+        if self.max_told.is_before(max) {
+            self.max_told = max;
+        }
+        self.max_told
     }
 
     /// Whether nothing is left to be sent.
@@ -100,7 +111,7 @@ impl Sender {
         if advance {
             self.stat_sn = stat_sn.next();
         }
-        Numbers { stat_sn, exp_cmd_sn, max_cmd_sn: self.max_cmd_sn() }
+        Numbers { stat_sn, exp_cmd_sn, max_cmd_sn: self.tell_max() }
     }
 
     fn push(&mut self, bhs: &Bhs, data: &[u8]) {
@@ -218,6 +229,11 @@ impl Sender {
         self.reads.len() < before
     }
 
+    /// Whether data of a task waits to be sent.
+    pub(super) fn has_reads(&self) -> bool {
+        !self.reads.is_empty()
+    }
+
     /// Stops sending data of all tasks.
     pub(super) fn stop_sending_all(&mut self) {
         self.reads.clear();
@@ -282,5 +298,37 @@ impl Sender {
             data_sn,
             offset: u32::try_from(offset).expect("an initiator takes less than 4 GiB"),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::iscsi::negotiation::Parameters;
+    use wire::iscsi::{Residual, Serial, Tag};
+    use wire::scsi::Status;
+
+    use super::{Sender, WINDOW};
+
+    #[test]
+    fn a_window_that_was_told_is_kept_to() {
+        let first = Serial(u32::MAX - 3);
+        let mut sender = Sender::new(&Parameters::default(), Serial(1), first);
+        assert_eq!(sender.max_cmd_sn(), first.plus(WINDOW - 1));
+        sender.exp_cmd_sn = first.plus(10);
+        sender.respond(Tag(1), Status::GOOD, Residual::None, 0, &[]);
+        let told = first.plus(10 + WINDOW - 1);
+        assert_eq!(sender.max_cmd_sn(), told);
+        // Commands that wait close the window only as far as new ones come.
+        for open in [1, WINDOW, 2 * WINDOW] {
+            sender.open = open;
+            sender.respond(Tag(1), Status::GOOD, Residual::None, 0, &[]);
+            assert_eq!(sender.max_cmd_sn(), told);
+        }
+        sender.exp_cmd_sn = told.next();
+        sender.respond(Tag(1), Status::GOOD, Residual::None, 0, &[]);
+        assert_eq!(sender.max_cmd_sn(), told);
+        sender.open = WINDOW - 1;
+        sender.respond(Tag(1), Status::GOOD, Residual::None, 0, &[]);
+        assert_eq!(sender.max_cmd_sn(), told.next());
     }
 }

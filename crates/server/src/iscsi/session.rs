@@ -9,8 +9,8 @@
 //! only waits for jobs, so that nothing of a session is left when it ends: what has not begun is
 //! given up.
 //!
-//! A write that finds no room keeps the receive buffer, as in the other front ends, and then the
-//! socket is watched for its end.
+//! Writes of a turn that wait for another thread keep the receive buffer, as in the other front
+//! ends. Those that wait for room do not: an initiator that is not heard ends its session.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -27,8 +27,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use volume::Lack;
 use wire::iscsi::negotiation::{Negotiation, Parameters};
 use wire::iscsi::{AsyncEvent, AsyncMessage, LogoutRequest, Numbers, Tag};
-use wire::scsi::Identity;
-use wire::scsi::Lun;
+use wire::scsi::{Code, Identity, Lun, Sense, SenseKey};
 
 use super::asked::Write;
 use super::execute::{self, Then};
@@ -51,6 +50,8 @@ use crate::serving::{
 const SILENCE_ASKED: Duration = Duration::from_secs(30);
 /// And one that does not answer for so long is gone.
 const SILENCE_GONE: Duration = Duration::from_secs(15);
+/// How long data of a command may take to come, or to go on.
+const DATA_AWAITED: Duration = Duration::from_secs(30);
 /// How long an initiator that has nothing under way may take to log out when it is asked to.
 const PARTING: Duration = Duration::from_secs(1);
 
@@ -75,7 +76,7 @@ impl Disk {
     pub(super) fn look_at_size(&mut self) {
         let size_bytes = self.export.size_bytes();
         if std::mem::replace(&mut self.size_bytes, size_bytes) != size_bytes {
-            self.nexus.attend(wire::scsi::Code::CAPACITY_CHANGED);
+            self.nexus.attend(Code::CAPACITY_CHANGED);
         }
     }
 
@@ -138,9 +139,8 @@ struct Session {
     is_asked: bool,
     alarm: Pin<Box<Sleep>>,
     client: String,
-    initiator: String,
-    /// True when the server stops.
-    stop: watch::Receiver<bool>,
+    /// The initiator parted with the disk by itself.
+    has_parted: bool,
 }
 
 /// Serves a connection until it is over.
@@ -155,12 +155,11 @@ pub(super) async fn serve(
     let (sender, events) = mpsc::unbounded_channel();
     let farewell = context.limits.farewell;
     let Login { target, registered, .. } = login;
-    let initiator = login.initiator;
-    let port = Port { initiator: initiator.clone(), isid: login.isid };
+    let port = Port { initiator: login.initiator, isid: login.isid };
+    let disk_opened = target.as_ref().map(|target| target.opened);
     let (disk, attachment, used) = opened(target, port, &context);
     let export = disk.as_ref().map(|disk| &disk.export);
     let meter = export.and_then(|e| context.meters.of(e.present_of()?, e.name()));
-    let stopping = stop.clone();
     let watcher = tokio::spawn(watch_for_leave(attachment, stop, sender.clone(), farewell));
     let replaced = registered.as_ref().map(|registered| registered.give_up.clone());
     let core = Core {
@@ -179,7 +178,7 @@ pub(super) async fn serve(
         last_transfer: 0,
         text: Vec::new(),
         logout: None,
-        address: connection.local_address(),
+        address: connection.local_address().map(plain),
         presents: login.presents,
         awaited: Vec::new(),
         context,
@@ -199,11 +198,13 @@ pub(super) async fn serve(
         is_asked: false,
         alarm: Box::pin(sleep(SILENCE_ASKED)),
         client,
-        initiator,
-        stop: stopping,
+        has_parted: false,
     };
     poll_fn(|cx| session.poll(cx)).await;
-    let Session { core, connection, phase, .. } = session;
+    let Session { core, connection, phase, has_parted, .. } = session;
+    if let (Some(registered), Some(opened), false) = (&registered, disk_opened, has_parted) {
+        registered.lose(opened);
+    }
     drop((core, used));
     // Detach first: who sees the connection closed may then delete the volume.
     watcher.abort();
@@ -219,14 +220,14 @@ fn opened(
     port: Port,
     context: &IscsiContext,
 ) -> (Option<Disk>, Option<Attachment>, Option<Used>) {
-    let Some(Target { export, attachment, identity, unit, used }) = target else {
+    let Some(Target { export, attachment, identity, opened, used }) = target else {
         return (None, None, None);
     };
-    let (nexus, size_bytes) = (context.units.join(unit, port), export.size_bytes());
+    let (nexus, size_bytes) = (context.units.join(opened.0, port), export.size_bytes());
     (Some(Disk { export, nexus, identity, size_bytes }), Some(attachment), used)
 }
 
-/// Waits until the commands of a session are to be aborted: for the how manieth time.
+/// Waits until the commands of a session are to be aborted; the number of that time.
 async fn next_abort(aborts: Option<watch::Receiver<u64>>) -> (u64, watch::Receiver<u64>) {
     if let Some(mut aborts) = aborts
         && aborts.changed().await.is_ok()
@@ -235,6 +236,11 @@ async fn next_abort(aborts: Option<watch::Receiver<u64>>) -> (u64, watch::Receiv
         return (number, aborts);
     }
     std::future::pending().await
+}
+
+/// An address as initiators keep it: one of IPv4 as such, and no scope.
+fn plain(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// Waits until it is true, or for ever.
@@ -287,7 +293,7 @@ impl Session {
             match event {
                 Event::Done(report) => self.job_ended(report),
                 Event::Leave if self.phase == Phase::Serving => self.ask_to_log_out(),
-                Event::Leave => self.evict(),
+                Event::Leave => {}
                 Event::Expire => self.die(),
             }
         }
@@ -314,19 +320,8 @@ impl Session {
         has_moved
     }
 
-    /// The volume is taken away: the initiator has things in mind that are not there any more.
-    fn evict(&self) {
-        if let Some(disk) =
-            self.core.disk.as_ref().filter(|disk| disk.export.present_of().is_some())
-            && !*self.stop.borrow()
-        {
-            self.core.context.sessions.evict(&disk.identity.target, &self.initiator);
-        }
-    }
-
     fn ask_to_log_out(&mut self) {
         self.phase = Phase::Parting;
-        self.evict();
         let seconds = u16::try_from(self.core.context.limits.farewell.as_secs()).unwrap_or(0);
         self.core.sender.tell(&AsyncMessage {
             lun: Lun(0),
@@ -340,11 +335,15 @@ impl Session {
 
     fn job_ended(&mut self, mut report: JobReport<Write>) {
         let core = &mut self.core;
-        core.tally.errors += report.errors;
         core.tally.job_took(report.time);
         match std::mem::replace(&mut report.left, Left::Nothing) {
             Left::Nothing => {}
             Left::Input(lent) => self.input.take_back(lent),
+            Left::Write(writing) if self.phase != Phase::Dead && writing.is_of_turn() => {
+                core.jobs.ended(&report);
+                core.take_apart(*writing, &mut self.input);
+                return core.flush();
+            }
             Left::Write(writing) if self.phase != Phase::Dead => {
                 return core.jobs.go_on(&report, *writing);
             }
@@ -375,6 +374,8 @@ impl Session {
             }
         }
         if self.core.log_out() {
+            // One that was asked to will be back.
+            self.has_parted = self.phase == Phase::Serving;
             self.phase = Phase::Leaving;
             return true;
         }
@@ -384,9 +385,17 @@ impl Session {
     fn send(&mut self, cx: &mut Context<'_>) -> bool {
         let mut has_moved = self.core.sender.pump();
         while self.core.sender.output.pending_bytes() > 0 {
+            let is_full = self.core.sender.is_full();
             match self.core.sender.output.poll_send(&mut self.connection, cx) {
                 Poll::Pending => return has_moved,
-                Poll::Ready(Ok(())) => has_moved = true,
+                Poll::Ready(Ok(())) => {
+                    has_moved = true;
+                    // Nothing is received meanwhile, so this is the sign of life.
+                    if is_full {
+                        self.last_heard = Instant::now();
+                        self.is_asked = false;
+                    }
+                }
                 Poll::Ready(Err(error)) => {
                     self.lost(&error);
                     return true;
@@ -448,6 +457,12 @@ impl Session {
             return false;
         }
         let now = Instant::now();
+        // Its memory is wanted by others, and answers to pings promise nothing.
+        for tag in self.core.tasks.overdue(DATA_AWAITED) {
+            tracing::warn!(client = self.client, "data of a command does not come");
+            let sense = Sense::new(SenseKey::ABORTED_COMMAND, Code::NOT_ENOUGH_UNSOLICITED_DATA);
+            self.core.ended(tag, sense.into());
+        }
         if !self.may_receive() && !self.core.sender.is_full() {
             // It is us who do not listen.
             self.last_heard = now;

@@ -2,6 +2,10 @@
 //!
 //! A session is in the register until its last job has ended. A login of the same port asks it to
 //! end, and waits for that.
+//!
+//! An initiator whose session ended otherwise than by its own logout logs in again by itself, and
+//! goes on writing what it has in memory. So the register remembers for a while which disk it had
+//! under a name, and as of which revert: it does not get another one in its place.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,17 +13,22 @@ use std::time::{Duration, Instant};
 
 use env::RankedMutex;
 use tokio::sync::watch;
+use units::Seq;
 use wire::iscsi::Isid;
+
+use super::unit::UnitId;
 
 /// Sessions of a target at once.
 const TARGET_SESSIONS_MAX: usize = 256;
 /// Sessions of an initiator at a target at once.
 const INITIATOR_SESSIONS_MAX: usize = 16;
 
-/// How long an initiator is kept away from a volume that was taken from it: longer than Linux waits
-/// by default for a session to come back, so that its file system has had errors by then, and does
-/// not go on writing over what was reverted.
-const EVICTION: Duration = Duration::from_mins(3);
+/// How long an initiator that has lost its session, and does not ask for it, is kept away from
+/// another disk of that name: longer than Linux waits by default for a session to come back, so
+/// that its file system has had errors by then, and does not go on writing over what was reverted.
+const LOST: Duration = Duration::from_mins(3);
+/// Lost sessions that are remembered.
+const LOST_MAX: usize = 16384;
 
 /// The sessions of all targets.
 #[derive(Debug, Default)]
@@ -27,11 +36,14 @@ pub(super) struct Sessions(RankedMutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Initiators that are kept away, since when.
-    evicted: HashMap<(String, String), Instant>,
+    /// The disks that initiators had open under a target's name when they lost it, and when.
+    lost: HashMap<(String, String), (Opened, Instant)>,
     last_handle: u16,
     live: HashMap<Key, Entry>,
 }
+
+/// A disk, and its last revert or shrink.
+pub(super) type Opened = (UnitId, Option<Seq>);
 
 /// The identity of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -114,18 +126,20 @@ impl Sessions {
         self.0.lock().live.get(key).is_some_and(|entry| entry.handle == handle)
     }
 
-    /// An initiator had a target taken from it.
-    pub(super) fn evict(&self, target: &str, initiator: &str) {
+    /// Whether a disk is not the one that this initiator lost under that name a while ago. One that
+    /// keeps trying has still in memory what it had: it is kept away for as long as it does.
+    pub(super) fn is_another(&self, target: &str, initiator: &str, opened: Opened) -> bool {
         let now = Instant::now();
-        let mut state = self.0.lock();
-        state.evicted.retain(|_, since| now - *since < EVICTION);
-        state.evicted.insert((target.to_owned(), initiator.to_owned()), now);
-    }
-
-    /// Whether an initiator is kept away from a target.
-    pub(super) fn is_evicted(&self, target: &str, initiator: &str) -> bool {
         let key = (target.to_owned(), initiator.to_owned());
-        self.0.lock().evicted.get(&key).is_some_and(|since| since.elapsed() < EVICTION)
+        let mut state = self.0.lock();
+        let lost = state.lost.get_mut(&key).filter(|(_, since)| now - *since < LOST);
+        match lost {
+            Some((before, since)) if *before != opened => {
+                *since = now;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The sessions on a target and on moments of it: its name, the initiator's, and a number.
@@ -149,10 +163,30 @@ impl Sessions {
 }
 
 impl State {
+    /// Remembers a disk for an initiator that did not part with it.
+    fn lose(&mut self, key: &Key, opened: Opened) {
+        let now = Instant::now();
+        if self.lost.len() >= LOST_MAX {
+            self.lost.retain(|_, (_, since)| now - *since < LOST);
+        }
+        if self.lost.len() >= LOST_MAX {
+            tracing::warn!("too many initiators lost their sessions: all are let in again");
+            self.lost.clear();
+        }
+        self.lost.insert((key.target.clone(), key.initiator.clone()), (opened, now));
+    }
+
     /// Never 0, which means a new session.
     fn next_handle(&mut self) -> u16 {
         self.last_handle = self.last_handle.checked_add(1).unwrap_or(1);
         self.last_handle
+    }
+}
+
+impl Registered {
+    /// The session ends without a logout of the initiator's own: it will come back for this disk.
+    pub(super) fn lose(&self, opened: Opened) {
+        self.sessions.0.lock().lose(&self.key, opened);
     }
 }
 
@@ -165,10 +199,12 @@ impl Drop for Registered {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Instant;
 
+    use units::Seq;
     use wire::iscsi::Isid;
 
-    use super::{INITIATOR_SESSIONS_MAX, Key, Sessions};
+    use super::{INITIATOR_SESSIONS_MAX, Key, LOST, Sessions};
 
     fn key(port: u8) -> Key {
         let (target, initiator) = ("iqn.a:t".to_owned(), "iqn.a:i".to_owned());
@@ -190,13 +226,25 @@ mod tests {
         assert_ne!(next.await.expect("entered"), before);
     }
 
-    #[test]
-    fn an_initiator_that_lost_a_target_is_kept_away_from_that() {
-        let sessions = Sessions::default();
-        assert!(!sessions.is_evicted("t", "i"));
-        sessions.evict("t", "i");
-        assert!(sessions.is_evicted("t", "i"));
-        assert!(!sessions.is_evicted("t", "other") && !sessions.is_evicted("other", "i"));
+    #[tokio::test]
+    async fn an_initiator_that_lost_its_session_gets_no_other_disk_of_that_name() {
+        let sessions = Arc::new(Sessions::default());
+        let (disk, other) = ((1, None), (2, None));
+        let is_another = |initiator, disk, at: u64| {
+            sessions.is_another("iqn.a:t", initiator, (disk, Some(Seq(at))))
+        };
+        let session = sessions.enter(key(1)).await.expect("room");
+        assert!(!is_another("iqn.a:i", other, 5), "it is there still");
+        session.lose((disk, Some(Seq(5))));
+        drop(session);
+        assert!(!is_another("iqn.a:i", disk, 5));
+        assert!(is_another("iqn.a:i", disk, 6), "it was reverted");
+        assert!(is_another("iqn.a:i", other, 5), "its name was given to another");
+        assert!(!is_another("iqn.a:other", other, 6));
+        assert!(!sessions.is_another("iqn.a:o", "iqn.a:i", (other, None)));
+        let long_ago = Instant::now().checked_sub(LOST).expect("a machine that ran so long");
+        sessions.0.lock().lost.values_mut().for_each(|lost| lost.1 = long_ago);
+        assert!(!is_another("iqn.a:i", other, 6));
     }
 
     #[tokio::test]

@@ -14,12 +14,14 @@ use std::time::{Duration, Instant};
 
 use env::RankedMutex;
 use units::Seq;
+use volume::Access;
 use wire::iscsi::{LoginStatus, names};
 use wire::scsi::Identity;
 
 use super::IscsiContext;
+use super::sessions::Opened;
 use super::unit::UnitId;
-use crate::serving::{Export, attach};
+use crate::serving::{Export, OpenError, attach, off_thread};
 use crate::{Attachment, VolumeId};
 
 /// Names that are remembered.
@@ -52,7 +54,8 @@ pub(super) struct Target {
     pub(super) export: Arc<dyn Export>,
     pub(super) attachment: Attachment,
     pub(super) identity: Identity,
-    pub(super) unit: UnitId,
+    /// The disk that it is, and as of which revert.
+    pub(super) opened: Opened,
     pub(super) used: Option<Used>,
 }
 
@@ -75,6 +78,17 @@ pub(super) struct Refusal {
     pub(super) status: LoginStatus,
     /// For people.
     pub(super) why: String,
+}
+
+impl From<OpenError> for Refusal {
+    fn from(error: OpenError) -> Refusal {
+        // Initiators take "not found" as final, and try again whatever may pass.
+        let status = match error.may_pass {
+            true => LoginStatus::SERVICE_UNAVAILABLE,
+            false => LoginStatus::NOT_FOUND,
+        };
+        Refusal { status, why: error.message }
+    }
 }
 
 impl Refusal {
@@ -120,11 +134,8 @@ impl Targets {
         if opened.get(name).is_some_and(|meaning| !meaning.is_kept(now)) {
             opened.remove(name);
         }
-        if !opened.contains_key(name) && opened.len() >= NAMES_MAX {
-            opened.retain(|_, meaning| meaning.is_kept(now));
-            if opened.len() >= NAMES_MAX {
-                return false;
-            }
+        if !opened.contains_key(name) && opened.len() >= NAMES_MAX && !forget_oldest(&mut opened) {
+            return false;
         }
         let fresh = Meaning { moment, sessions: 0, last_used: now };
         let meaning = opened.entry(name.to_owned()).or_insert(fresh);
@@ -159,19 +170,45 @@ impl Targets {
     }
 }
 
+/// Forgets the name that was not in use for longest; false if all are in use.
+fn forget_oldest(opened: &mut BTreeMap<String, Meaning>) -> bool {
+    let unused = opened.iter().filter(|(_, meaning)| meaning.sessions == 0);
+    let Some((oldest, _)) = unused.min_by_key(|(_, meaning)| meaning.last_used) else {
+        return false;
+    };
+    let oldest = oldest.clone();
+    tracing::warn!(name = oldest, "forgotten: more names of moments are in use than are kept");
+    opened.remove(&oldest).is_some()
+}
+
 /// A number that other bytes hardly have (FNV-1a).
 fn mixed(bytes: &[u8]) -> u64 {
     let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// The names of all presents.
-pub(super) async fn all(context: &Arc<IscsiContext>) -> io::Result<Vec<String>> {
-    let serving = Arc::clone(context);
-    let listed = crate::serving::off_thread(move || serving.exports.list(TARGETS_MAX)).await?;
-    // The past is opened by whoever knows its name: initiators log in to whatever is listed.
-    let presents = listed.iter().filter(|listed| !listed.name.contains('@'));
-    Ok(presents.filter_map(|listed| context.targets.name_of(&listed.name)).collect())
+/// The names of all presents, and who may log in to them. The past is opened by whoever knows its
+/// name: initiators log in to whatever is listed.
+pub(super) async fn all(context: &Arc<IscsiContext>) -> io::Result<Vec<(String, Access)>> {
+    let context = Arc::clone(context);
+    let all = move || {
+        let presents = context.exports.presents();
+        let named = presents
+            .iter()
+            .filter_map(|export| Some((context.targets.name_of(export.name())?, export.access())));
+        named.take(TARGETS_MAX).collect()
+    };
+    off_thread(all).await
+}
+
+/// The access to the target of a name, present or past; everybody has it if there is none.
+pub(super) async fn access(context: &Arc<IscsiContext>, name: &str) -> io::Result<Access> {
+    let Some(wanted) = names::split(&context.targets.base, name) else {
+        return Ok(Access::default());
+    };
+    let context = Arc::clone(context);
+    let present = move || context.exports.open(&wanted.volume);
+    Ok(off_thread(present).await?.map_or_else(|_| Access::default(), |export| export.access()))
 }
 
 /// Opens a target, by its name with upper case folded, and attaches its session.
@@ -190,7 +227,7 @@ pub(super) async fn open(
     let Some(moment) = &wanted.moment else {
         return Ok(match attach(context, &wanted.volume, client).await? {
             Ok(opened) => Ok(target(targets, name, opened, None)),
-            Err(error) => Err(Refusal::not_found(error.0)),
+            Err(error) => Err(error.into()),
         });
     };
     let meaning = targets.meaning(name);
@@ -200,7 +237,7 @@ pub(super) async fn open(
     };
     let opened = match attach(context, &disk, client).await? {
         Ok(opened) => opened,
-        Err(error) => return Ok(Err(Refusal::not_found(error.0))),
+        Err(error) => return Ok(Err(error.into())),
     };
     let Some(seq) = opened.0.moment() else {
         return Ok(Err(Refusal::not_found("that is no moment of the past".to_owned())));
@@ -233,7 +270,9 @@ fn target(
 ) -> Target {
     let unit = (export.part_of().0, export.moment());
     let identity = targets.identity(name, unit);
-    Target { export, attachment, identity, unit, used }
+    // Nobody reverts it while it is attached.
+    let opened = (unit, export.last_rewrite());
+    Target { export, attachment, identity, opened, used }
 }
 
 impl Drop for Used {
@@ -248,7 +287,22 @@ mod tests {
 
     use units::Seq;
 
-    use super::{NAME_KEPT, Targets};
+    use super::{NAME_KEPT, NAMES_MAX, Targets};
+
+    #[test]
+    fn a_name_that_is_not_in_use_gives_way_to_another() {
+        let targets = Targets::new(1, None);
+        for number in 0..NAMES_MAX as u64 {
+            assert!(targets.enter(&number.to_string(), (1, Seq(number))));
+            if number == 7 || number == 9 {
+                targets.leave(&number.to_string());
+            }
+        }
+        assert!(targets.enter("another", (1, Seq(1))));
+        assert_eq!(targets.meaning("7"), None);
+        assert!(targets.meaning("9").is_some() && targets.meaning("8").is_some());
+        assert!(targets.enter("one more", (1, Seq(1))) && !targets.enter("too many", (1, Seq(1))));
+    }
 
     #[test]
     fn a_name_keeps_its_meaning_and_units_differ() {

@@ -1,11 +1,15 @@
 //! Tasks: commands that are not answered yet, and data of theirs that is still to come.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use wire::iscsi::{DataOut, Tag, TaskResponse};
 use wire::scsi::{Code, Sense, SenseKey};
 
+use super::IscsiContext;
 use super::asked::Write;
 use super::execute::Received;
 use crate::buffers::Chain;
@@ -39,6 +43,45 @@ pub(super) struct Incoming {
     bursts: VecDeque<Burst>,
     /// The first byte that was not asked for.
     asked: usize,
+    /// When data came last.
+    heard: Instant,
+    _promise: Promise,
+}
+
+/// Memory that waits for data of initiators, of all sessions together.
+#[derive(Debug, Default)]
+pub(super) struct Promises(AtomicUsize);
+
+/// A part of that memory, until it is dropped.
+pub(super) struct Promise {
+    context: Arc<IscsiContext>,
+    bytes: usize,
+}
+
+impl Promise {
+    /// Memory for so many bytes, if that leaves enough to others. An initiator may take its time:
+    /// all together have half of the large buffers, and each session a quarter of that. One that
+    /// has none gets a longer piece if nobody has any.
+    pub(super) fn new(
+        context: &Arc<IscsiContext>,
+        own_bytes: usize,
+        bytes: usize,
+    ) -> Option<Promise> {
+        let most = context.buffers.large_bytes() / 2;
+        let may = |all: usize| {
+            let is_fair = own_bytes == 0 || own_bytes + bytes <= most / 4;
+            (all == 0 || all + bytes <= most && is_fair).then_some(all + bytes)
+        };
+        let promised = &context.promises.0;
+        promised.fetch_update(Ordering::AcqRel, Ordering::Acquire, may).ok()?;
+        Some(Promise { context: Arc::clone(context), bytes })
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.context.promises.0.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
 }
 
 struct Burst {
@@ -106,12 +149,22 @@ impl Incoming {
         immediate: &[u8],
         goes_on: bool,
         first_burst_bytes: usize,
+        promise: Promise,
     ) -> Incoming {
         let filled = immediate.len().min(data.len());
         data.copy_from(0, &immediate[..filled]);
         let unsolicited = goes_on.then_some(0);
         let bursts = VecDeque::new();
-        Incoming { data, filled, unsolicited, first_burst_bytes, bursts, asked: filled }
+        Incoming {
+            data,
+            filled,
+            unsolicited,
+            first_burst_bytes,
+            bursts,
+            asked: filled,
+            heard: Instant::now(),
+            _promise: promise,
+        }
     }
 
     /// Whether all of it is here.
@@ -138,6 +191,7 @@ impl Incoming {
 
     /// Takes data.
     pub(super) fn take(&mut self, pdu: &DataOut, bytes: &[u8]) -> Arrived {
+        self.heard = Instant::now();
         let offset = pdu.offset as usize;
         let (data_sn, end) = match (pdu.transfer_tag, self.bursts.front_mut()) {
             (Tag::NONE, _) => match &mut self.unsolicited {
@@ -182,12 +236,35 @@ impl Tasks {
         self.all.insert(tag, task);
     }
 
+    /// Whether a tag names a command, or a function under way.
+    pub(super) fn has(&self, tag: Tag) -> bool {
+        let is_it = |function: &Function| match function.end {
+            FunctionEnd::Response(response) => response.task_tag == tag,
+            FunctionEnd::Told(_) => false,
+        };
+        self.all.contains_key(&tag) || self.functions.iter().any(is_it)
+    }
+
     /// A task has ended.
     pub(super) fn remove(&mut self, tag: Tag) -> Option<Task> {
         let task = self.all.remove(&tag)?;
         self.incoming -= usize::from(task.incoming.is_some());
         self.ordered -= usize::from(task.received.is_ordered());
         Some(task)
+    }
+
+    /// Bytes of memory that wait for data.
+    pub(super) fn incoming_bytes(&self) -> usize {
+        let incoming = self.all.values().filter_map(|task| task.incoming.as_ref());
+        incoming.map(|incoming| incoming.data.len()).sum()
+    }
+
+    /// The tasks whose data has not come for so long.
+    pub(super) fn overdue(&self, patience: Duration) -> SmallVec<[Tag; 4]> {
+        let is_overdue = |task: &Task| {
+            task.incoming.as_ref().is_some_and(|incoming| incoming.heard.elapsed() > patience)
+        };
+        self.all.iter().filter(|(_, task)| is_overdue(task)).map(|(&tag, _)| tag).collect()
     }
 
     /// The data of a task, which is all here.

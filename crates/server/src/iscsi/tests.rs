@@ -2,5 +2,6 @@
 
 mod hostile;
 mod initiator;
+mod limits;
 mod login;
 mod order;

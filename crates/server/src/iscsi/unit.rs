@@ -82,14 +82,16 @@ impl Units {
     /// A session on this unit.
     pub(super) fn join(&self, id: UnitId, port: Port) -> Nexus {
         let mut units = self.0.lock();
-        // Without a session nothing but registrations and a mode is worth keeping: an initiator
-        // that logs in again goes by what it set.
-        let is_kept = |unit: &Arc<Unit>| {
-            Arc::strong_count(unit) > 1
-                || unit.has_registrations.load(Ordering::Acquire)
-                || unit.mode.load(Ordering::Acquire) != 0
+        // Without a session nothing but registrations and a mode is worth keeping, of presents: an
+        // initiator that logs in again goes by what it set. Volumes are limited, moments are not.
+        let is_kept = |(_, moment): &UnitId, unit: &Arc<Unit>| {
+            let has_something = || {
+                unit.has_registrations.load(Ordering::Acquire)
+                    || unit.mode.load(Ordering::Acquire) != 0
+            };
+            Arc::strong_count(unit) > 1 || moment.is_none() && has_something()
         };
-        units.retain(|_, unit| is_kept(unit));
+        units.retain(|id, unit| is_kept(id, unit));
         let unit = Arc::clone(units.entry(id).or_default());
         drop(units);
         let pending = Pending {
@@ -193,17 +195,15 @@ impl Nexus {
         }
     }
 
-    /// Changes the unit's mode, and tells the others.
-    pub(super) fn set_mode(&self, mode: ModeState) {
-        if mode == self.mode() {
-            return;
+    /// Changes the unit's mode from what it was, and tells the others. A change of another session
+    /// meanwhile, of something else, stays.
+    pub(super) fn set_mode(&self, before: ModeState, mode: ModeState) {
+        let (was, bits) = (mode_bits(before), mode_bits(mode));
+        if was != bits {
+            let changed = |now: u8| Some(now & !(was ^ bits) | bits & (was ^ bits));
+            let _ = self.unit.mode.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed);
+            self.tell_others(Code::MODE_CHANGED);
         }
-        let bit = |set: bool, bit: u8| if set { bit } else { 0 };
-        let bits = bit(!mode.write_cache, NO_CACHE)
-            | bit(mode.descriptor_sense, DESCRIPTORS)
-            | bit(mode.software_protected, PROTECTED);
-        self.unit.mode.store(bits, Ordering::Release);
-        self.tell_others(Code::MODE_CHANGED);
     }
 
     /// Whether a command conflicts with a reservation of another.
@@ -277,6 +277,13 @@ impl Nexus {
     }
 }
 
+fn mode_bits(mode: ModeState) -> u8 {
+    let bit = |set: bool, bit: u8| if set { bit } else { 0 };
+    bit(!mode.write_cache, NO_CACHE)
+        | bit(mode.descriptor_sense, DESCRIPTORS)
+        | bit(mode.software_protected, PROTECTED)
+}
+
 impl Drop for Nexus {
     fn drop(&mut self) {
         self.release();
@@ -293,7 +300,7 @@ mod tests {
     use super::super::reservations::Port;
     use wire::iscsi::Isid;
 
-    use super::{ATTENTIONS_MAX, Command, Units};
+    use super::{ATTENTIONS_MAX, Command, Seq, Units};
 
     fn port(last: u8) -> Port {
         Port { initiator: "iqn.a".to_owned(), isid: Isid([0, 0, 0, 0, 0, last]) }
@@ -309,16 +316,35 @@ mod tests {
             assert_eq!(nexus.take_attention(), Some(Code::POWER_ON));
             assert_eq!(nexus.take_attention(), None);
         }
-        one.set_mode(ModeState { write_cache: false, ..ModeState::default() });
+        let before = one.mode();
+        one.set_mode(before, ModeState { write_cache: false, ..before });
+        // Another that has looked before.
+        other.set_mode(before, before);
         assert!(!two.mode().write_cache && other.mode().write_cache);
         assert_eq!(two.take_attention(), Some(Code::MODE_CHANGED));
         assert_eq!((one.take_attention(), other.take_attention()), (None, None));
+        // Another session changes something else, as of before.
+        two.set_mode(before, ModeState { descriptor_sense: true, ..before });
+        assert!(!one.mode().write_cache && one.mode().descriptor_sense);
+        assert_eq!(one.take_attention(), Some(Code::MODE_CHANGED));
         assert!(one.reserve() && one.reserve() && !two.reserve());
         assert!(two.forbids(&TUR) && !one.forbids(&TUR));
         two.release();
         assert!(two.forbids(&TUR));
         drop(one);
         assert!(two.reserve());
+    }
+
+    #[test]
+    fn a_moment_without_a_session_is_forgotten_and_a_present_is_not() {
+        let units = Units::default();
+        for moment in [None, Some(Seq(5))] {
+            let nexus = units.join((1, moment), port(1));
+            let before = nexus.mode();
+            nexus.set_mode(before, ModeState { descriptor_sense: true, ..before });
+        }
+        assert!(units.join((1, None), port(1)).mode().descriptor_sense);
+        assert!(!units.join((1, Some(Seq(5))), port(1)).mode().descriptor_sense);
     }
 
     #[test]

@@ -286,7 +286,7 @@ impl Handshake<'_> {
             return Err(HandshakeError::Refused("extended headers begin with GO".into()));
         }
         let opened = attach(self.context, name, &self.peer).await?;
-        let (export, attachment) = opened.map_err(|e| HandshakeError::Refused(e.0))?;
+        let (export, attachment) = opened.map_err(|e| HandshakeError::Refused(e.message))?;
         let flags = flags_for(&export, self.style, self.has_contexts(name));
         encode::export_name_answer(export.size_bytes(), flags, self.client, &mut self.out);
         Ok(Next::Begin(self.choose(export, attachment, name)))
@@ -306,7 +306,7 @@ impl Handshake<'_> {
         };
         let (export, attachment) = match opened {
             Ok(opened) => opened,
-            Err(error) => return Ok(self.refuse(code, OptionReplyKind::UNKNOWN, &error.0)),
+            Err(error) => return Ok(self.refuse(code, OptionReplyKind::UNKNOWN, &error.message)),
         };
         let flags = flags_for(&export, self.style, self.has_contexts(info.name));
         self.describe_items(code, info, &export, flags);

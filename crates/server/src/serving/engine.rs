@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use units::{Moment, Seq, VolumeMoment};
 use volume::{
-    Error, ErrorKind, Extent, Lack, Pool, Result, RoomWait, Updated, View, Volume, VolumeChange,
-    WriteOp, Written,
+    Access, Error, ErrorKind, Extent, Lack, Pool, Result, RoomWait, Updated, View, Volume,
+    VolumeChange, WriteOp, Written,
 };
 
 use crate::NoSpace;
@@ -39,14 +39,19 @@ impl PoolExports {
 
 fn in_words(message: &str, hint: Option<&str>) -> OpenError {
     match hint {
-        Some(hint) => OpenError(format!("{message}; {hint}")),
-        None => OpenError(message.to_owned()),
+        Some(hint) => OpenError::new(format!("{message}; {hint}")),
+        None => OpenError::new(message),
     }
 }
 
 impl From<Error> for OpenError {
     fn from(error: Error) -> OpenError {
-        in_words(&error.message, error.hint.as_deref())
+        let is_wrong = matches!(
+            error.kind,
+            ErrorKind::NotFound | ErrorKind::Invalid | ErrorKind::OutsideWindow { .. }
+        );
+        let words = in_words(&error.message, error.hint.as_deref());
+        OpenError { may_pass: !is_wrong, ..words }
     }
 }
 
@@ -55,8 +60,8 @@ impl Exports for PoolExports {
         if name.is_empty() {
             return match &self.pool.volumes()[..] {
                 [only] => Ok(self.present(Arc::clone(only))),
-                [] => Err(OpenError("there is no volume yet".to_owned())),
-                many => Err(OpenError(format!(
+                [] => Err(OpenError::new("there is no volume yet")),
+                many => Err(OpenError::new(format!(
                     "there are {} volumes: name the one you want",
                     many.len()
                 ))),
@@ -71,6 +76,10 @@ impl Exports for PoolExports {
         }
         let view = volume.view(&wanted.moment)?;
         Ok(Arc::new(Past { name: name.to_owned(), volume, view }))
+    }
+
+    fn presents(&self) -> Vec<Arc<dyn Export>> {
+        self.pool.volumes().into_iter().map(|volume| self.present(volume)).collect()
     }
 
     fn list(&self, limit: usize) -> Vec<Listed> {
@@ -137,6 +146,14 @@ impl Export for Present {
 
     fn is_served(&self) -> bool {
         self.volume.is_served()
+    }
+
+    fn access(&self) -> Access {
+        self.volume.access()
+    }
+
+    fn last_rewrite(&self) -> Option<Seq> {
+        Some(self.volume.last_rewrite())
     }
 
     fn size_bytes(&self) -> u64 {
@@ -215,6 +232,10 @@ impl Export for Past {
 
     fn is_served(&self) -> bool {
         self.volume.is_served()
+    }
+
+    fn access(&self) -> Access {
+        self.volume.access()
     }
 
     fn moment(&self) -> Option<Seq> {

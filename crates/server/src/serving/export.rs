@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use units::Seq;
-use volume::{Error, ErrorKind, Extent, Lack, Result, RoomWait, Updated, WriteOp, Written};
+use volume::{Access, Error, ErrorKind, Extent, Lack, Result, RoomWait, Updated, WriteOp, Written};
 
 use crate::attach::{Part, VolumeId};
 
@@ -15,14 +15,32 @@ pub trait Exports: Send + Sync + 'static {
     /// When there is no such export, in words for people.
     fn open(&self, name: &str) -> std::result::Result<Arc<dyn Export>, OpenError>;
 
+    /// The presents of all volumes.
+    fn presents(&self) -> Vec<Arc<dyn Export>> {
+        Vec::new()
+    }
+
     /// Names what can be opened, at most `limit` of it.
     fn list(&self, limit: usize) -> Vec<Listed>;
 }
 
-/// Why a disk or a moment cannot be opened, in words for people.
+/// Why a disk or a moment cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct OpenError(pub String);
+#[error("{message}")]
+pub struct OpenError {
+    /// For people.
+    pub message: String,
+    /// It may well be opened later: nothing is wrong with the name.
+    pub may_pass: bool,
+}
+
+impl OpenError {
+    /// There is no such thing.
+    #[must_use]
+    pub fn new(message: impl Into<String>) -> OpenError {
+        OpenError { message: message.into(), may_pass: false }
+    }
+}
 
 /// One export of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +69,15 @@ pub trait Export: Send + Sync + 'static {
     }
     /// The moment of the past that it is.
     fn moment(&self) -> Option<Seq> {
+        None
+    }
+    /// The access to it over iSCSI.
+    fn access(&self) -> Access {
+        Access::default()
+    }
+    /// The last time when it became another than its clients know, by a revert or a shrink; the
+    /// past never does.
+    fn last_rewrite(&self) -> Option<Seq> {
         None
     }
     /// Bytes.

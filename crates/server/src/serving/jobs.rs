@@ -185,7 +185,7 @@ impl<R: Asked> Jobs<R> {
         work: impl FnOnce(&mut R::Replies) -> u64 + Send + 'static,
     ) {
         let ticket = self.begin(cost_bytes, counts, None);
-        self.run(kind, ticket, move |report| report.errors = work(&mut report.replies));
+        self.run(kind, ticket, None, move |report| report.errors = work(&mut report.replies));
     }
 
     /// Starts a write. Another job waits for the lack that it ends with.
@@ -195,7 +195,7 @@ impl<R: Asked> Jobs<R> {
             return self.wait(ticket, writing);
         }
         let goes_on = self.goes_on();
-        self.run(Kind::Change, ticket, move |report| {
+        self.run(Kind::Change, ticket, None, move |report| {
             if !goes_on() {
                 return;
             }
@@ -268,7 +268,8 @@ impl<R: Asked> Jobs<R> {
     fn wait(&mut self, ticket: Ticket<R>, mut writing: Writing<R>) {
         let waits = Waits::new(&self.counters, writing.count());
         let given_up = self.given_up.subscribe();
-        self.run(Kind::Patient, ticket, move |report| {
+        let until = writing.begin_to_wait();
+        self.run(Kind::Patient, ticket, until, move |report| {
             let goes_on = || !is_given_up(&given_up, GivenUp::Waits);
             report.errors = writing.go_on_patiently(&goes_on, &mut report.replies);
             drop(waits);
@@ -280,6 +281,7 @@ impl<R: Asked> Jobs<R> {
         &mut self,
         kind: Kind,
         mut ticket: Ticket<R>,
+        until: Option<Instant>,
         work: impl FnOnce(&mut JobReport<R>) + Send + 'static,
     ) {
         let (threads, end) = match kind {
@@ -297,8 +299,8 @@ impl<R: Asked> Jobs<R> {
         match right {
             Ok(right) => run_on_thread(ticket, Some(right), work),
             Err(_) => {
-                let given_up = (self.given_up.subscribe(), end);
-                tokio::spawn(run_in_turn(ticket, threads, given_up, work));
+                let end = (self.given_up.subscribe(), end, until);
+                tokio::spawn(run_in_turn(ticket, threads, end, work));
             }
         }
     }
@@ -314,7 +316,7 @@ fn is_given_up(given_up: &watch::Receiver<GivenUp>, much: GivenUp) -> bool {
 async fn run_in_turn<R: Asked>(
     mut ticket: Ticket<R>,
     threads: Arc<Semaphore>,
-    (mut given_up, end): (watch::Receiver<GivenUp>, GivenUp),
+    (mut given_up, end, until): (watch::Receiver<GivenUp>, GivenUp, Option<Instant>),
     work: impl FnOnce(&mut JobReport<R>) + Send + 'static,
 ) {
     tokio::select! {
@@ -330,6 +332,16 @@ async fn run_in_turn<R: Asked>(
         right = threads.acquire_owned() => {
             run_on_thread(ticket, Some(right.expect("it is never closed")), work);
         }
+        // It says so itself.
+        () = passed(until) => run_on_thread(ticket, None, work),
+    }
+}
+
+/// Waits until a time has come; for ever if there is none.
+async fn passed(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until.into()).await,
+        None => std::future::pending().await,
     }
 }
 

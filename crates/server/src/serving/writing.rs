@@ -21,6 +21,18 @@ pub(crate) struct Writing<R> {
     done: u64,
     lacks: Lack,
     wait: RoomWait,
+    /// When it has waited long enough, since it first had to wait.
+    until: Option<Instant>,
+}
+
+/// A write of a turn that was taken apart.
+pub(crate) enum Rest<R> {
+    /// All of it is written.
+    Nothing,
+    /// The rest of it goes on by itself.
+    Own(Writing<R>),
+    /// There is no memory for its rest.
+    Dropped,
 }
 
 /// The data that is written.
@@ -100,6 +112,7 @@ impl<R: Asked> Writing<R> {
             done: 0,
             lacks: Lack::Turn,
             wait: RoomWait::default(),
+            until: None,
         }
     }
 
@@ -111,6 +124,50 @@ impl<R: Asked> Writing<R> {
     /// Whether it is to wait for room, or the map, before it goes on.
     pub(crate) fn has_to_wait(&self) -> bool {
         self.lacks != Lack::Turn
+    }
+
+    /// Whether it is in the receive buffer of its session.
+    pub(crate) fn is_of_turn(&self) -> bool {
+        matches!(self.what, What::Turn(..))
+    }
+
+    /// Takes the writes of a turn apart, so that the receive buffer is free while they wait: `own`
+    /// makes a copy of a payload.
+    pub(crate) fn take_apart(
+        self,
+        mut own: impl FnMut(&R, &[u8]) -> Option<Chain>,
+    ) -> (Lent, Vec<(R, Rest<R>)>) {
+        let Writing { export, what, done: mut done_of_all, lacks, .. } = self;
+        let What::Turn(lent, requests) = what else {
+            unreachable!("only the writes of a turn are taken apart")
+        };
+        let apart = |(request, place): (R, Option<usize>)| {
+            let length = request.length_bytes();
+            let done = done_of_all.min(length);
+            done_of_all -= done;
+            if done == length {
+                return (request, Rest::Nothing);
+            }
+            let what = match place {
+                None => Some(What::Zeros(request)),
+                Some(place) => own(&request, lent.at(place, length as usize))
+                    .map(|payload| What::Payload(request, payload)),
+            };
+            match what {
+                None => (request, Rest::Dropped),
+                Some(what) => (request, Rest::Own(Writing::new(&export, what).after(done, lacks))),
+            }
+        };
+        let parts = requests.into_iter().map(apart).collect();
+        (lent, parts)
+    }
+
+    /// It waits from now on, if it did not before; until when.
+    pub(crate) fn begin_to_wait(&mut self) -> Option<Instant> {
+        if self.until.is_none() {
+            self.until = R::PATIENCE.map(|patience| Instant::now() + patience);
+        }
+        self.until
     }
 
     /// How many requests it answers.
@@ -170,7 +227,7 @@ impl<R: Asked> Writing<R> {
         goes_on: &dyn Fn() -> bool,
         out: &mut R::Replies,
     ) -> u64 {
-        let until = R::PATIENCE.map(|patience| Instant::now() + patience);
+        let until = self.until;
         let is_early = || until.is_none_or(|until| Instant::now() < until);
         let waits_on = || goes_on() && is_early();
         loop {

@@ -21,8 +21,8 @@ use crate::pool::run_figures::{Figures, SpanFigures};
 use crate::retention::keep_rules::KeepRules;
 use crate::retention::open_files::OpenFiles;
 use crate::types::{
-    Architecture, AuditRecord, CacheSetting, Compaction, Consistency, Encoding, EncodingSetting,
-    Granularity,
+    Access, Architecture, AuditRecord, CacheSetting, Compaction, Consistency, Credential, Encoding,
+    EncodingSetting, Granularity, Secret,
 };
 
 /// The cells of the first table under a heading.
@@ -129,8 +129,15 @@ fn volume() -> VolumeRecord {
         uncut: 1,
         grace: Some(grace()),
         trash: Some(trash()),
+        access: access(),
         hook: Some("freeze".to_owned()),
     }
+}
+
+fn access() -> Access {
+    let secret = Secret::new("twelve bytes".replace(' ', "-")).expect("it fits");
+    let one = Credential { user: "u".to_owned(), secret };
+    Access { chap: Some(one.clone()), mutual: Some(one), allow: vec!["iqn.a".to_owned()] }
 }
 
 fn group() -> GroupRecord {
@@ -226,6 +233,8 @@ fn the_page_names_every_field_of_every_json_record() {
         fields("audit", &audit()),
         fields("grace", &grace()),
         fields("trash", &trash()),
+        fields("access", &access()),
+        fields("credential", &access().chap.expect("it has one")),
         fields("open files", &OpenFiles::default()),
         fields("figures", &figures()),
         fields("sample", &Sample { pool_bytes: 1, volumes: vec![(1, 1)], history: vec![(1, 1)] }),

@@ -8,7 +8,7 @@ use units::MapExtent;
 
 use crate::retention::keep_rules::KeepRules;
 use crate::types::{
-    Architecture, CacheSetting, Compaction, Consistency, EncodingSetting, Granularity,
+    Access, Architecture, CacheSetting, Compaction, Consistency, EncodingSetting, Granularity,
 };
 
 /// A volume, or what is left of a deleted one while a clone still needs its past.
@@ -94,6 +94,9 @@ pub struct VolumeRecord {
     /// The hook around its captures, unless another one is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<String>,
+    /// The access to it over iSCSI; everybody has it if nothing is said.
+    #[serde(default, skip_serializing_if = "Access::is_open")]
+    pub access: Access,
     /// It was deleted, and can be had back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trash: Option<TrashRecord>,

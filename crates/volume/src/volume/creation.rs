@@ -10,7 +10,7 @@ use crate::catalogue::{SourceRecord, TimelineRecord, VolumeRecord, tables};
 use crate::jobs::encoding;
 use crate::names::check_name;
 use crate::pool::volumes::Volumes;
-use crate::types::{Architecture, Granularity, VolumeSpec};
+use crate::types::{Access, Architecture, Granularity, VolumeSpec};
 use crate::volume::Volume;
 use crate::write::{cache_sizes, copy_unit};
 use crate::{Error, ErrorKind, Result};
@@ -100,6 +100,7 @@ impl Volumes {
             uncut: 0,
             grace: None,
             hook: None,
+            access: Access::default(),
             trash: None,
         })
     }

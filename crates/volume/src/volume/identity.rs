@@ -10,7 +10,7 @@ use crate::catalogue::VolumeRecord;
 use crate::catalogue::transaction::{Record, Transaction};
 use crate::core::Core;
 use crate::names::VolumeName;
-use crate::types::{Architecture, Granularity};
+use crate::types::{Access, Architecture, Granularity};
 use crate::{Error, ErrorKind, Result};
 
 /// A volume as the catalogue knows it.
@@ -134,6 +134,22 @@ impl Identity {
     #[must_use]
     pub fn is_converting(&self) -> bool {
         self.record.lock().conversion.is_some()
+    }
+
+    /// The access to it over iSCSI.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.record.lock().access.clone()
+    }
+
+    /// The seq of the last revert or shrink, or of its beginning: since then no client's writes
+    /// were taken back.
+    #[must_use]
+    pub fn last_rewrite(&self) -> Seq {
+        let record = self.record.lock();
+        let reverted = record.line.last().expect("a line is never empty").0;
+        let shrinks = record.sizes.windows(2).filter(|sizes| sizes[1].1 < sizes[0].1);
+        Seq(shrinks.last().map_or(reverted, |sizes| sizes[1].0.max(reverted)))
     }
 
     pub(crate) fn granularity_now(&self) -> Granularity {

@@ -236,14 +236,11 @@ pub fn put_reservation(generation: u32, held: Option<Held>, out: &mut Vec<u8>) {
     }
 }
 
-/// REPORT CAPABILITIES: all types, all ports at once, and persistence, which is `active` or not.
-pub fn put_capabilities(active: bool, out: &mut Vec<u8>) {
-    const COMPATIBLE: u8 = 0x10;
+/// REPORT CAPABILITIES: all types, and all ports at once; nothing is kept over a restart.
+pub fn put_capabilities(out: &mut Vec<u8>) {
     const ALL_PORTS: u8 = 0x04;
-    const PERSISTENCE: u8 = 0x01;
     const TYPE_MASK_VALID: u8 = 0x80;
-    let supported = COMPATIBLE | ALL_PORTS | PERSISTENCE;
-    out.extend_from_slice(&[0, 8, supported, TYPE_MASK_VALID | u8::from(active)]);
+    out.extend_from_slice(&[0, 8, ALL_PORTS, TYPE_MASK_VALID]);
     out.extend_from_slice(&[0xea, 0x01, 0, 0]);
 }
 

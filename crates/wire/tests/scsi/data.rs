@@ -190,8 +190,8 @@ fn reservations_have_their_known_bytes() {
     assert_eq!(answer, hex("00000007 00000000"));
     assert_eq!(reservations::reservation(&answer), Some((7, None)));
     answer.clear();
-    reservations::put_capabilities(true, &mut answer);
-    assert_eq!(answer, hex("0008 15 81 ea01 0000"));
+    reservations::put_capabilities(&mut answer);
+    assert_eq!(answer, hex("0008 04 80 ea01 0000"));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use wire::scsi::{
 use super::super::SECTOR_BYTES;
 use super::super::answer::{Ended, failure};
 use super::super::asked::Write;
-use super::super::check::{TRANSFER_BLOCKS_MAX, UNIT, WRITE_SAME_BLOCKS_MAX};
+use super::super::check::{COMPARE_BLOCKS_MAX, TRANSFER_BLOCKS_MAX, UNIT, WRITE_SAME_BLOCKS_MAX};
 use super::super::session::{Core, Disk};
 use super::transfer::offset;
 use super::{Received, Step};
@@ -129,11 +129,9 @@ fn answer(disk: &mut Disk, lun: Lun, command: &Command, out: &mut Vec<u8>) -> Re
             return Ok(false);
         }
         Command::RequestSense { descriptor, .. } => {
-            let attention = disk.nexus.take_attention().filter(|_| is_there);
-            let sense = match attention {
-                _ if !is_there => Sense::illegal(Code::NO_SUCH_UNIT),
-                Some(code) => Sense::attention(code),
-                None => Sense::NONE,
+            let sense = match is_there {
+                true => disk.nexus.take_attention().map_or(Sense::NONE, Sense::attention),
+                false => Sense::illegal(Code::NO_SUCH_UNIT),
             };
             sense.encode(descriptor, out);
         }
@@ -182,7 +180,7 @@ fn capacity(disk: &Disk) -> Capacity {
 fn traits(disk: &Disk) -> Traits {
     let limits = BlockLimits {
         refuses_write_same_of_none: true,
-        compare_and_write_max: u8::MAX,
+        compare_and_write_max: COMPARE_BLOCKS_MAX,
         transfer_granularity: GRANULARITY_BLOCKS,
         transfer_max: TRANSFER_BLOCKS_MAX,
         transfer_optimal: (256 << 10) / SECTOR_BYTES,

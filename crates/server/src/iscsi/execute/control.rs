@@ -41,7 +41,7 @@ impl Core {
         let nothing = Numbers::default();
         let response = |result| TaskResponse { result, task_tag: tag, numbers: nothing };
         // Each is remembered until what it ends has ended. A tag is one command's or function's.
-        let is_known = self.tasks.all.contains_key(&tag);
+        let is_known = self.tasks.has(tag);
         if is_known || self.tasks.functions.len() >= FUNCTIONS_MAX {
             self.sender.task_response(&response(TaskResult::REJECTED));
             return Step::Done;
@@ -104,8 +104,13 @@ impl Core {
             let Some(task) = self.tasks.all.get_mut(&tag) else { continue };
             task.is_aborted = true;
             let waits = waits_for.get_or_insert_with(BTreeSet::new);
-            match task.incoming.is_some() {
-                true => self.ended(tag, Ended::Good),
+            // One that awaits others has done its own part, and those may await it.
+            let awaits_others = self.awaited.iter().any(|(other, _)| *other == tag);
+            match task.incoming.is_some() || awaits_others {
+                true => {
+                    self.awaited.retain(|(other, _)| *other != tag);
+                    self.ended(tag, Ended::Good);
+                }
                 false => {
                     waits.insert(tag);
                 }
@@ -114,7 +119,7 @@ impl Core {
         waits_for
     }
 
-    /// Another session has all tasks of this one aborted, for the so manieth time.
+    /// Another session has all tasks of this one aborted; the number of that time.
     pub(in super::super) fn abort_all(&mut self, number: u64) {
         let tags: Vec<Tag> = self.tasks.all.keys().copied().collect();
         self.sender.stop_sending_all();
@@ -151,7 +156,7 @@ impl Core {
     pub(in super::super) fn log_out(&mut self) -> bool {
         let Some(logout) = self.logout else { return false };
         let is_waiting = self.tasks.all.values().any(|task| task.incoming.is_none());
-        if is_waiting {
+        if is_waiting || self.sender.has_reads() {
             return false;
         }
         self.logout = None;

@@ -107,9 +107,10 @@ impl Core {
         if list.len() < list_bytes as usize {
             return Sense::illegal(Code::PARAMETER_LIST_LENGTH).into();
         }
-        match mode::select(is_ten, list, &mode_unit(disk)) {
+        let unit = mode_unit(disk);
+        match mode::select(is_ten, list, &unit) {
             Ok(state) => {
-                disk.nexus.set_mode(state);
+                disk.nexus.set_mode(unit.state, state);
                 Ended::Good
             }
             Err(sense) => sense.into(),

@@ -11,7 +11,7 @@ use super::super::SECTOR_BYTES;
 use super::super::answer::Ended;
 use super::super::asked::{Write, kind};
 use super::super::session::Core;
-use super::super::task::{Arrived, Incoming};
+use super::super::task::{Arrived, Incoming, Promise};
 use super::{Received, Step};
 use crate::buffers::{Chain, Purpose};
 use crate::serving::{Asked, Group, INLINE_PAYLOAD_BYTES_MAX, What, Writing};
@@ -72,20 +72,25 @@ impl Core {
         if data.len() >= kept && !goes_on {
             return self.carry_out_with(received, Payload::Here(&data[..kept]), group);
         }
+        let own_bytes = self.tasks.incoming_bytes();
+        let Some(promise) = Promise::new(&self.context, own_bytes, kept) else {
+            return self.finish(received, Ended::Status(Status::TASK_SET_FULL));
+        };
         let own = match self.buffers(received, Purpose::Write, at, kept) {
             Ok(own) => own,
             Err(step) => return step,
         };
         let first_burst = self.parameters.first_burst_bytes.min(received.sends()) as usize;
         let mut task = received.task();
-        task.incoming = Some(Incoming::new(own, data, goes_on, first_burst));
+        task.incoming = Some(Incoming::new(own, data, goes_on, first_burst, promise));
         self.add(task);
         self.ask_for_data(received.tag());
         Step::Done
     }
 
     /// Buffers for a command. While data for others is behind it in the stream it does not wait for
-    /// them: those hold buffers until that has come.
+    /// them: those hold buffers until that has come. Nor while others wait for room, perhaps for
+    /// long.
     pub(super) fn buffers(
         &mut self,
         received: &Received,
@@ -96,7 +101,8 @@ impl Core {
         if let Some(own) = self.taker.take(purpose, at, length) {
             return Ok(own);
         }
-        if self.tasks.incoming == 0 && !self.tasks.all.contains_key(&received.tag()) {
+        let may_wait = self.tasks.incoming == 0 && !self.jobs.has_waiting();
+        if may_wait && !self.tasks.all.contains_key(&received.tag()) {
             return Err(Step::Wait);
         }
         Err(self.finish(received, Ended::Status(Status::TASK_SET_FULL)))
@@ -264,9 +270,6 @@ impl Core {
             Payload::Here(bytes)
                 if write.is_whole_blocks() && length <= INLINE_PAYLOAD_BYTES_MAX =>
             {
-                if group.is_full() && !self.write(group) {
-                    return Step::Wait;
-                }
                 self.goes_on(received);
                 group.add(write, WriteOp::Data { offset: write.offset, bytes });
                 return Step::Done;

@@ -136,7 +136,7 @@ fn update(
                     return Err(Ended::Status(Status::BUSY));
                 }
                 Err(error) => return Err(failure(&error, true)),
-                Ok(()) if lack != Lack::Turn && !waits_on() => {
+                Ok(()) if !goes_on() || lack != Lack::Turn && !waits_on() => {
                     return Err(Ended::Status(Status::BUSY));
                 }
                 Ok(()) => {}

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use wire::iscsi::frame::Frame;
 use wire::iscsi::{
-    CommandRequest, Digests, Isid, LoginRequest, LoginStatus, Request, Response, Serial, Stage,
-    Tag, TaskAttribute, TaskFunction, TaskRequest, decode, encode, text,
+    CommandRequest, Digests, Isid, LoginRequest, LoginResponse, LoginStatus, LogoutReason,
+    LogoutRequest, NopOut, Request, Response, Serial, Stage, Tag, TaskAttribute, TaskFunction,
+    TaskRequest, decode, encode, text,
 };
 use wire::scsi::Lun;
 
@@ -39,7 +40,7 @@ impl Rig {
             taps: Arc::default(),
             room: Default::default(),
         };
-        let context = Arc::new(IscsiContext::new(serving, Targets::new(1 << 40, None)));
+        let context = Arc::new(IscsiContext::new(serving, Targets::new(1 << 40, None), false));
         let target = context.targets.name_of("disk").expect("a name");
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         listener.set_nonblocking(true).expect("set");
@@ -109,12 +110,22 @@ impl Initiator {
 
     /// Logs in with one request.
     pub(super) fn log_in_with(&mut self, pairs: &[(&str, &str)]) -> LoginStatus {
+        self.ask((Stage::Operational, Some(Stage::FullFeature)), pairs).0.status
+    }
+
+    /// One request of a login in a stage, which wants to go on to another; the answer with its
+    /// text.
+    pub(super) fn ask(
+        &mut self,
+        (stage, next): (Stage, Option<Stage>),
+        pairs: &[(&str, &str)],
+    ) -> (LoginResponse, Vec<(String, String)>) {
         let mut said = Vec::new();
         pairs.iter().for_each(|(key, value)| text::put(key, value, &mut said));
         let request = LoginRequest {
             continues: false,
-            stage: Stage::Operational,
-            next: Some(Stage::FullFeature),
+            stage,
+            next,
             version_max: 0,
             version_min: 0,
             isid: self.isid,
@@ -126,7 +137,11 @@ impl Initiator {
         };
         self.send(&Request::Login(request), &said);
         match self.receive() {
-            Some((Response::Login(response), _)) => response.status,
+            Some((Response::Login(response), data)) => {
+                let pairs = text::parse(&data).expect("a text");
+                let owned = pairs.iter().map(|p| (p.key.to_owned(), p.value.to_owned()));
+                (response, owned.collect())
+            }
             other => panic!("no answer to a login: {other:?}"),
         }
     }
@@ -177,6 +192,33 @@ impl Initiator {
             exp_data_sn: Serial(0),
         };
         self.send(&Request::Task(request), &[]);
+    }
+
+    /// Asks whether the target is there.
+    pub(super) fn nop(&mut self, tag: u32) {
+        let (cmd_sn, exp_stat_sn) = (self.cmd_sn, Serial(0));
+        let (task_tag, transfer_tag) = (Tag(tag), Tag::NONE);
+        let lun = Lun(0);
+        let nop = NopOut { immediate: true, lun, task_tag, transfer_tag, cmd_sn, exp_stat_sn };
+        self.send(&Request::NopOut(nop), &[]);
+    }
+
+    /// Logs out, until the connection has ended.
+    pub(super) fn log_out(&mut self) {
+        let request = LogoutRequest {
+            immediate: true,
+            reason: LogoutReason::CLOSE_SESSION,
+            task_tag: Tag(99),
+            cid: 1,
+            cmd_sn: self.cmd_sn,
+            exp_stat_sn: Serial(0),
+        };
+        self.send(&Request::Logout(request), &[]);
+        match self.receive() {
+            Some((Response::Logout(_), _)) => {}
+            other => panic!("no answer to a logout: {other:?}"),
+        }
+        assert!(self.receive().is_none(), "its connection ends");
     }
 
     /// The tag and status of the next SCSI response.

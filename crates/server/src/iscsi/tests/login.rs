@@ -1,8 +1,15 @@
 //! Logins that come to nothing, and names.
 
-use wire::iscsi::LoginStatus;
+use std::io::Read;
+
+use volume::{Access, Credential, Secret};
+use wire::iscsi::chap::{self, Algorithm, Challenge};
+use wire::iscsi::text::{self, Pair};
+use wire::iscsi::{LoginStatus, Request, Response, Serial, Stage, Tag, TextRequest};
+use wire::scsi::Lun;
 
 use super::initiator::{Initiator, Rig};
+use crate::iscsi::chap::digest;
 
 const NAME: (&str, &str) = ("InitiatorName", "iqn.2026-11.org.example:test");
 
@@ -32,4 +39,173 @@ fn a_login_is_refused_with_the_status_that_says_why() {
     let mut second = Initiator::new(rig.address, 9);
     second.tsih = 77;
     assert_eq!(second.log_in(&rig.target), LoginStatus::NO_SESSION);
+}
+
+const SECRET: &str = "a-secret-of-ours";
+const OTHER: &str = "that-of-a-target";
+
+fn credential(user: &str, secret: &str) -> Credential {
+    Credential { user: user.to_owned(), secret: Secret::new(secret.to_owned()).expect("it fits") }
+}
+
+fn protect(rig: &Rig) {
+    *rig.disk.access.lock() = Access {
+        chap: Some(credential("me", SECRET)),
+        mutual: Some(credential("store", OTHER)),
+        allow: Vec::new(),
+    };
+}
+
+fn pairs(said: &[(String, String)]) -> Vec<Pair<'_>> {
+    said.iter().map(|(key, value)| Pair { key, value }).collect()
+}
+
+/// Logs in by CHAP as far as the challenge.
+fn challenged(initiator: &mut Initiator, first: &[(&str, &str)], list: &str) -> Challenge {
+    // It wants to go on at once, which the target does not let it.
+    let on = (Stage::Security, Some(Stage::Operational));
+    let both: Vec<_> = first.iter().copied().chain([("AuthMethod", "CHAP,None")]).collect();
+    let (response, said) = initiator.ask(on, &both);
+    assert_eq!((response.status, response.next), (LoginStatus::SUCCESS, None));
+    assert_eq!(text::value(&pairs(&said), "AuthMethod"), Some("CHAP"));
+    let (response, said) = initiator.ask((Stage::Security, None), &[("CHAP_A", list)]);
+    assert_eq!((response.status, response.next), (LoginStatus::SUCCESS, None));
+    chap::challenge(&pairs(&said)).expect("read").expect("there")
+}
+
+/// A whole login by CHAP; the status at its end.
+fn chap(
+    rig: &Rig,
+    (user, secret): (&str, &str),
+    mirror: bool,
+) -> (LoginStatus, Vec<(String, String)>) {
+    let mut initiator = Initiator::new(rig.address, 3);
+    let challenge = challenged(&mut initiator, &[NAME, ("TargetName", &rig.target)], "7,5");
+    let response = digest(Algorithm::Sha256, &challenge, secret.as_bytes());
+    let response = text::hexadecimal_text(&response).to_uppercase().replacen("0X", "0x", 1);
+    let theirs = match mirror {
+        true => text::hexadecimal_text(&challenge.bytes),
+        false => "0bVGhlaXIgb3duIGNoYWxsZW5nZS4=".to_owned(),
+    };
+    let said = [("CHAP_N", user), ("CHAP_R", &*response), ("CHAP_I", "0x11"), ("CHAP_C", &*theirs)];
+    let on = (Stage::Security, Some(Stage::FullFeature));
+    let (response, said) = initiator.ask(on, &said);
+    assert_eq!(response.next.is_some(), response.status == LoginStatus::SUCCESS);
+    (response.status, said)
+}
+
+#[test]
+fn a_target_with_chap_lets_in_who_has_the_secret_and_proves_itself() {
+    let rig = Rig::new();
+    protect(&rig);
+    let (status, said) = chap(&rig, ("me", SECRET), false);
+    assert_eq!(status, LoginStatus::SUCCESS);
+    let theirs = Challenge { identifier: 0x11, bytes: b"Their own challenge.".to_vec() };
+    let proof = digest(Algorithm::Sha256, &theirs, OTHER.as_bytes());
+    assert_eq!(text::value(&pairs(&said), "CHAP_N"), Some("store"));
+    let response = text::value(&pairs(&said), "CHAP_R").and_then(text::binary);
+    assert_eq!(response, Some(proof));
+    for wrong in [("me", OTHER), ("you", SECRET)] {
+        let (status, said) = chap(&rig, wrong, false);
+        assert_eq!(status, LoginStatus::AUTHENTICATION_FAILURE);
+        assert_eq!(text::value(&pairs(&said), "CHAP_R"), None, "it proves nothing to nobody");
+    }
+    let (status, said) = chap(&rig, ("me", SECRET), true);
+    assert_eq!(status, LoginStatus::AUTHENTICATION_FAILURE);
+    assert_eq!(text::value(&pairs(&said), "CHAP_R"), None, "its own challenge came back");
+}
+
+#[test]
+fn nobody_gets_round_chap() {
+    let rig = Rig::new();
+    protect(&rig);
+    let (security, operational) = (Stage::Security, Stage::Operational);
+    let full = Some(Stage::FullFeature);
+    let target = ("TargetName", &*rig.target);
+    let past = format!("{}:at:seq:1", rig.target);
+    for (stages, first) in [
+        ((operational, full), vec![NAME, target]),
+        ((operational, None), vec![NAME, target]),
+        ((operational, full), vec![NAME, ("TargetName", &past)]),
+        ((security, full), vec![NAME, target]),
+        ((security, full), vec![NAME, target, ("AuthMethod", "None")]),
+        ((security, None), vec![NAME, target, ("AuthMethod", "KRB5,None")]),
+    ] {
+        let (response, _) = Initiator::new(rig.address, 9).ask(stages, &first);
+        assert_eq!(response.status, LoginStatus::AUTHENTICATION_FAILURE, "{first:?}");
+    }
+    // The secret is asked for, and the rest of the login goes on without it.
+    let mut initiator = Initiator::new(rig.address, 9);
+    challenged(&mut initiator, &[NAME, target], "5");
+    let (response, _) = initiator.ask((security, full), &[("MaxBurstLength", "65536")]);
+    assert_eq!((response.status, response.next), (LoginStatus::SUCCESS, None));
+    let (response, _) = initiator.ask((operational, full), &[]);
+    assert_eq!(response.status, LoginStatus::INITIATOR_ERROR);
+    assert_eq!(initiator.socket.read(&mut [0]).expect("its end"), 0);
+    // Settings that change during a login hold for it.
+    *rig.disk.access.lock() = Access::default();
+    let mut initiator = Initiator::new(rig.address, 9);
+    let (response, _) = initiator.ask((security, Some(operational)), &[NAME, target]);
+    assert_eq!(response.status, LoginStatus::SUCCESS);
+    protect(&rig);
+    let (response, _) = initiator.ask((operational, full), &[]);
+    assert_eq!(response.status, LoginStatus::SERVICE_UNAVAILABLE);
+}
+
+/// The targets that a discovery session is told.
+fn discovered(initiator: &mut Initiator) -> String {
+    let request = TextRequest {
+        immediate: true,
+        is_final: true,
+        continues: false,
+        lun: Lun(0),
+        task_tag: Tag(1),
+        transfer_tag: Tag::NONE,
+        cmd_sn: initiator.cmd_sn,
+        exp_stat_sn: Serial(0),
+    };
+    let mut question = Vec::new();
+    text::put("SendTargets", "All", &mut question);
+    initiator.send(&Request::Text(request), &question);
+    match initiator.receive() {
+        Some((Response::Text(_), data)) => String::from_utf8(data).expect("a text"),
+        other => panic!("no answer: {other:?}"),
+    }
+}
+
+#[test]
+fn discovery_names_what_the_asker_may_log_in_to() {
+    let rig = Rig::new();
+    let discovery = [NAME, ("SessionType", "Discovery")];
+    let named = |rig: &Rig| {
+        let mut initiator = Initiator::new(rig.address, 9);
+        assert_eq!(initiator.log_in_with(&discovery), LoginStatus::SUCCESS);
+        discovered(&mut initiator).contains(&rig.target)
+    };
+    assert!(named(&rig));
+    rig.disk.access.lock().allow = vec!["iqn.2026-11.org.example:other".to_owned()];
+    assert!(!named(&rig));
+    let status = Initiator::new(rig.address, 9).log_in(&rig.target);
+    assert_eq!(status, LoginStatus::AUTHORIZATION_FAILURE);
+    rig.disk.access.lock().allow.push(NAME.1.to_owned());
+    assert!(named(&rig));
+    protect(&rig);
+    assert!(!named(&rig));
+    let mut initiator = Initiator::new(rig.address, 9);
+    let challenge = challenged(&mut initiator, &discovery, "5");
+    let response = digest(Algorithm::Md5, &challenge, SECRET.as_bytes());
+    let said = [("CHAP_N", "me"), ("CHAP_R", &*text::hexadecimal_text(&response))];
+    let (response, _) = initiator.ask((Stage::Security, Some(Stage::FullFeature)), &said);
+    assert_eq!(response.status, LoginStatus::SUCCESS);
+    assert!(discovered(&mut initiator).contains(&rig.target));
+}
+
+#[test]
+fn beyond_this_machine_a_login_has_to_be_proved() {
+    let rig = Rig::new();
+    let is_exposed = |own: &str| rig.context.is_exposed(Some(own.parse().expect("an address")));
+    assert!(!is_exposed("127.0.0.1:3260") && !is_exposed("[::1]:3260"));
+    assert!(!is_exposed("[::ffff:127.0.0.1]:3260"));
+    assert!(is_exposed("192.0.2.1:3260") && is_exposed("[2001:db8::1]:3260"));
+    assert!(rig.context.is_exposed(None));
 }

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use wire::iscsi::{
     AsyncEvent, DataOut, LoginStatus, Request, Response, Serial, Tag, TaskFunction, TaskResult,
 };
-use wire::scsi::{Lun, Sense, SenseKey};
+use wire::scsi::{Lun, Sense, SenseKey, Status};
 
 use super::initiator::{Initiator, Rig};
 use crate::Part;
@@ -135,8 +135,89 @@ fn an_initiator_whose_volume_is_taken_is_told_and_kept_away() {
         assert!(initiator.receive().is_none(), "its connection ends");
     }
     closing.join().expect("closed").expect("nobody is attached any more");
+    rig.disk.reverts.fetch_add(1, Ordering::SeqCst);
     let status = Initiator::new(rig.address, 1).log_in(&rig.target);
     assert_eq!(status, LoginStatus::SERVICE_UNAVAILABLE);
+}
+
+#[test]
+fn an_initiator_between_two_logins_does_not_get_what_was_reverted_meanwhile() {
+    let rig = Rig::new();
+    let mut parted = rig.initiator(1);
+    parted.log_out();
+    rig.disk.reverts.fetch_add(1, Ordering::SeqCst);
+    // It had nothing in mind any more.
+    let lost = rig.initiator(1);
+    drop(lost);
+    eventually("the session ends", || rig.context.sessions_of(&rig.target).is_empty());
+    let back = rig.initiator(1);
+    drop(back);
+    eventually("the session ends", || rig.context.sessions_of(&rig.target).is_empty());
+    rig.disk.reverts.fetch_add(1, Ordering::SeqCst);
+    for port in [1, 2] {
+        let status = Initiator::new(rig.address, port).log_in(&rig.target);
+        assert_eq!(status, LoginStatus::SERVICE_UNAVAILABLE);
+    }
+    let other = [("InitiatorName", "iqn.2026-11.org.example:b"), ("TargetName", &rig.target)];
+    let status = Initiator::new(rig.address, 3).log_in_with(&other);
+    assert_eq!(status, LoginStatus::SUCCESS);
+}
+
+/// WRITE (10) of 8 blocks.
+const WRITE: [u8; 10] = [0x2a, 0, 0, 0, 0, 0, 0, 0, 8, 0];
+
+#[test]
+fn an_initiator_is_heard_while_its_writes_wait_for_room() {
+    let rig = Rig::new();
+    let mut initiator = rig.initiator(1);
+    rig.disk.set_room(512);
+    for tag in [2, 3] {
+        initiator.command(tag, &WRITE, 0, &[tag as u8; 4096]);
+    }
+    eventually("it waits", || rig.disk.waiting_for_room.load(Ordering::SeqCst) > 0);
+    initiator.nop(4);
+    match initiator.receive() {
+        Some((Response::NopIn(nop), _)) => assert_eq!(nop.task_tag, Tag(4)),
+        other => panic!("no answer to a NOP-Out: {other:?}"),
+    }
+    initiator.manage(5, TaskFunction::ABORT_TASK, 2);
+    initiator.manage(6, TaskFunction::ABORT_TASK, 99);
+    match initiator.receive() {
+        Some((Response::Task(response), _)) => assert_eq!(response.task_tag, Tag(6)),
+        other => panic!("no answer to the abort of nothing: {other:?}"),
+    }
+    rig.disk.set_room(u64::MAX);
+    let mut ended = Vec::new();
+    for _ in 0..2 {
+        match initiator.receive() {
+            Some((Response::Task(response), _)) => ended.push((response.task_tag, 0)),
+            Some((Response::Command(response), _)) => {
+                ended.push((response.task_tag, response.status.0));
+            }
+            other => panic!("neither a status nor the answer to an abort: {other:?}"),
+        }
+    }
+    ended.sort_unstable();
+    assert_eq!(ended, [(Tag(3), 0), (Tag(5), 0)]);
+    initiator.command(7, &WRITE, 0, &[7; 4096]);
+    assert_eq!(initiator.status(), (7, 0));
+}
+
+#[test]
+fn writes_that_wait_in_line_for_room_are_answered_in_time() {
+    let rig = Rig::new();
+    let mut initiator = rig.initiator(1);
+    rig.disk.set_room(0);
+    let began = Instant::now();
+    // More than may wait on threads at once.
+    for tag in 2..30 {
+        initiator.command(tag, &WRITE, 0, &[7; 4096]);
+    }
+    for _ in 2..30 {
+        assert_eq!(initiator.status().1, Status::BUSY.0);
+    }
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    assert!(rig.disk.bytes.lock()[..4096].iter().all(|&byte| byte == 0));
 }
 
 #[test]

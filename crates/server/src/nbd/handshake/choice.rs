@@ -20,7 +20,7 @@ impl Handshake<'_> {
         }
         let export = match self.open(meta.name).await? {
             Ok(export) => export,
-            Err(error) => return Ok(self.refuse(code, OptionReplyKind::UNKNOWN, &error.0)),
+            Err(error) => return Ok(self.refuse(code, OptionReplyKind::UNKNOWN, &error.message)),
         };
         let queries: Vec<String> = meta.queries.iter().map(|&q| q.to_owned()).collect();
         let found = off_thread(move || {
@@ -34,7 +34,7 @@ impl Handshake<'_> {
                 }
                 Ok(self.ack(code))
             }
-            Err(error) => Ok(self.refuse(code, OptionReplyKind::INVALID, &error.0)),
+            Err(error) => Ok(self.refuse(code, OptionReplyKind::INVALID, &error.message)),
         }
     }
 
@@ -50,7 +50,7 @@ impl Handshake<'_> {
         }
         let export = match self.open(meta.name).await? {
             Ok(export) => export,
-            Err(error) => return Ok(self.refuse(code, OptionReplyKind::UNKNOWN, &error.0)),
+            Err(error) => return Ok(self.refuse(code, OptionReplyKind::UNKNOWN, &error.message)),
         };
         let queries: Vec<String> = meta.queries.iter().map(|&q| q.to_owned()).collect();
         match off_thread(move || choose_contexts(&export, &queries)).await? {
@@ -64,7 +64,7 @@ impl Handshake<'_> {
                 self.contexts = Some((meta.name.to_owned(), chosen));
                 Ok(self.ack(code))
             }
-            Err(error) => Ok(self.refuse(code, OptionReplyKind::INVALID, &error.0)),
+            Err(error) => Ok(self.refuse(code, OptionReplyKind::INVALID, &error.message)),
         }
     }
 }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use volume::{Error, ErrorKind, Extent, Lack, Result, RoomWait, WriteOp, Written};
+use units::Seq;
+use volume::{Access, Error, ErrorKind, Extent, Lack, Result, RoomWait, WriteOp, Written};
 
 use super::rig::DISK;
 use crate::attach::{Part, VolumeId};
@@ -42,6 +43,10 @@ pub(crate) struct Disk {
     has_room: Condvar,
     /// Writes that wait for room on a thread.
     pub(crate) waiting_for_room: AtomicU64,
+    /// The access to it over iSCSI.
+    pub(crate) access: Mutex<Access>,
+    /// How often it was reverted.
+    pub(crate) reverts: AtomicU64,
 }
 
 impl Default for Disk {
@@ -59,6 +64,8 @@ impl Default for Disk {
             room: Mutex::new(u64::MAX),
             has_room: Condvar::new(),
             waiting_for_room: AtomicU64::default(),
+            access: Mutex::default(),
+            reverts: AtomicU64::default(),
         }
     }
 }
@@ -118,8 +125,12 @@ impl Exports for MemoryExports {
         match name {
             "" | "disk" => Ok(Arc::new(Memory { disk, is_past: false })),
             "disk@past" => Ok(Arc::new(Memory { disk, is_past: true })),
-            other => Err(OpenError(format!("no volume `{other}`; try disk"))),
+            other => Err(OpenError::new(format!("no volume `{other}`; try disk"))),
         }
+    }
+
+    fn presents(&self) -> Vec<Arc<dyn Export>> {
+        vec![Arc::new(Memory { disk: Arc::clone(&self.disk), is_past: false })]
     }
 
     fn list(&self, limit: usize) -> Vec<Listed> {
@@ -155,6 +166,14 @@ impl Export for Memory {
 
     fn is_served(&self) -> bool {
         true
+    }
+
+    fn access(&self) -> Access {
+        self.disk.access.lock().clone()
+    }
+
+    fn last_rewrite(&self) -> Option<Seq> {
+        (!self.is_past).then(|| Seq(self.disk.reverts.load(Ordering::SeqCst)))
     }
 
     fn size_bytes(&self) -> u64 {
@@ -254,7 +273,7 @@ impl Export for Memory {
     fn changes_since(&self, moment: &str) -> std::result::Result<Arc<dyn Changes>, OpenError> {
         match moment {
             "v:0" => Ok(Arc::new(FirstBlock)),
-            other => Err(OpenError(format!("{other} is outside the window; from v:0"))),
+            other => Err(OpenError::new(format!("{other} is outside the window; from v:0"))),
         }
     }
 }

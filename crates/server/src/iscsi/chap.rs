@@ -1,0 +1,318 @@
+//! The authentication of a login: the method, and CHAP step by step.
+//!
+//! ```text
+//! Method -- AuthMethod=CHAP --> Algorithm -- CHAP_A --> Challenged -- CHAP_N, CHAP_R --> Over
+//! Method -- AuthMethod=None, or nothing is said --> Over     (where nothing has to be proved)
+//! ```
+//! Invariants
+//! 1. The target proves itself only after the initiator has, and never answers its own challenge.
+//! 2. Nothing that is refused tells whether it was the name or the secret.
+
+use env::{Entropy, RealEntropy};
+use md5::{Digest, Md5};
+use volume::Credential;
+use wire::iscsi::chap::{self, Algorithm, Answer, Challenge};
+use wire::iscsi::negotiation::first_common;
+use wire::iscsi::text::{self, Pair};
+
+/// Digests in the order of our liking, if the initiator leaves the choice to us; it does not.
+const ALGORITHMS: [Algorithm; 2] = [Algorithm::Sha256, Algorithm::Md5];
+/// Bytes of our challenges: as many as the longest digest.
+const CHALLENGE_BYTES: usize = 32;
+
+/// A credential that a login may prove, and that which it is proved then.
+#[derive(Clone, Debug)]
+pub(super) struct Proof {
+    pub(super) initiator: Credential,
+    pub(super) target: Option<Credential>,
+}
+
+/// The authentication of one login.
+#[derive(Debug)]
+pub(super) struct Authentication {
+    /// One of these is to be proved.
+    wanted: Vec<Proof>,
+    /// A login without a proof is one as well.
+    is_optional: bool,
+    step: Step,
+}
+
+#[derive(Debug)]
+enum Step {
+    Method,
+    Algorithm,
+    Challenged(Algorithm, Challenge),
+    /// With the proofs that were given.
+    Over(Vec<Credential>),
+}
+
+/// Why a login is refused.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// It proves nothing.
+    Unproved(&'static str),
+    /// It breaks the protocol.
+    Nonsense(&'static str),
+}
+
+const NO_PROOF: Refused = Refused::Unproved("the target wants CHAP");
+const WRONG: Refused = Refused::Unproved("CHAP: the name or the secret is wrong");
+
+impl Authentication {
+    /// Of a login that has to prove one of these, unless none are wanted or that is optional.
+    pub(super) fn new(wanted: Vec<Proof>, is_optional: bool) -> Authentication {
+        let is_optional = is_optional || wanted.is_empty();
+        Authentication { wanted, is_optional, step: Step::Method }
+    }
+
+    /// Whether the login may leave security behind.
+    pub(super) fn may_go_on(&self) -> bool {
+        match self.step {
+            Step::Method => self.is_optional,
+            Step::Algorithm | Step::Challenged(..) => false,
+            Step::Over(_) => true,
+        }
+    }
+
+    /// Whether the initiator has begun to prove something.
+    pub(super) fn is_under_way(&self) -> bool {
+        matches!(self.step, Step::Algorithm | Step::Challenged(..))
+    }
+
+    /// The login has left security behind; fails if it proves too little.
+    pub(super) fn check(&self) -> Result<(), Refused> {
+        if self.may_go_on() { Ok(()) } else { Err(NO_PROOF) }
+    }
+
+    /// Whether it was proved that the initiator has this.
+    pub(super) fn has_proved(&self, credential: &Credential) -> bool {
+        matches!(&self.step, Step::Over(proved) if proved.contains(credential))
+    }
+
+    /// Takes up the keys of security in a text.
+    pub(super) fn take(&mut self, pairs: &[Pair<'_>], out: &mut Vec<u8>) -> Result<(), Refused> {
+        let nonsense = |error: chap::ChapError| Refused::Nonsense(error.0);
+        let method = text::value(pairs, "AuthMethod");
+        if method.is_some() != matches!(self.step, Step::Method) {
+            return Err(Refused::Nonsense("AuthMethod is said once, before all else"));
+        }
+        self.step = match &self.step {
+            Step::Method => self.choose_method(method.unwrap_or_default(), out)?,
+            Step::Algorithm => {
+                let algorithm = match chap::choose(pairs, &ALGORITHMS) {
+                    Ok(algorithm) => algorithm,
+                    Err(_) => return Err(Refused::Unproved("CHAP: no algorithm in common")),
+                };
+                let challenge = challenge();
+                chap::put_challenge(algorithm, &challenge, out);
+                Step::Challenged(algorithm, challenge)
+            }
+            Step::Challenged(algorithm, challenge) => {
+                let answer = chap::answer(pairs).map_err(nonsense)?;
+                Step::Over(self.judge(*algorithm, challenge, &answer, out)?)
+            }
+            Step::Over(_) => return Err(Refused::Nonsense("security was over")),
+        };
+        Ok(())
+    }
+
+    fn choose_method(&self, offered: &str, out: &mut Vec<u8>) -> Result<Step, Refused> {
+        let ours: &[&str] = match (self.wanted.is_empty(), self.is_optional) {
+            (true, _) => &["None"],
+            (false, true) => &["CHAP", "None"],
+            (false, false) => &["CHAP"],
+        };
+        let Some(method) = first_common(offered, ours) else {
+            return Err(match self.wanted.is_empty() {
+                true => {
+                    Refused::Unproved("AuthMethod has to allow None: nothing is asked for here")
+                }
+                false => NO_PROOF,
+            });
+        };
+        text::put("AuthMethod", method, out);
+        Ok(if method == "CHAP" { Step::Algorithm } else { Step::Over(Vec::new()) })
+    }
+
+    /// The proofs that an answer gives; at least one.
+    fn judge(
+        &self,
+        algorithm: Algorithm,
+        challenge: &Challenge,
+        answer: &Answer<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Vec<Credential>, Refused> {
+        let is_proved = |proof: &&Proof| {
+            let credential = &proof.initiator;
+            let expected = || digest(algorithm, challenge, credential.secret.bytes());
+            credential.user == answer.name && is_same(&expected(), &answer.response)
+        };
+        let proved: Vec<&Proof> = self.wanted.iter().filter(is_proved).collect();
+        let Some(first) = proved.first() else { return Err(WRONG) };
+        if let Some(theirs) = &answer.challenge {
+            if theirs.bytes == challenge.bytes {
+                return Err(Refused::Unproved("CHAP: our own challenge came back"));
+            }
+            let Some(own) = &first.target else {
+                return Err(Refused::Unproved("CHAP: the target has no secret to prove itself by"));
+            };
+            let response = digest(algorithm, theirs, own.secret.bytes());
+            chap::put_response(&own.user, &response, out);
+        }
+        Ok(proved.into_iter().map(|proof| proof.initiator.clone()).collect())
+    }
+}
+
+fn challenge() -> Challenge {
+    let entropy = RealEntropy::default();
+    let words = (0..CHALLENGE_BYTES / 8).flat_map(|_| entropy.next_u64().to_be_bytes());
+    Challenge { identifier: entropy.next_u64() as u8, bytes: words.collect() }
+}
+
+/// The response to a challenge (RFC 1994).
+pub(super) fn digest(algorithm: Algorithm, challenge: &Challenge, secret: &[u8]) -> Vec<u8> {
+    let parts = [&[challenge.identifier][..], secret, &challenge.bytes];
+    match algorithm {
+        Algorithm::Sha256 => {
+            ring::digest::digest(&ring::digest::SHA256, &parts.concat()).as_ref().to_vec()
+        }
+        _ => Md5::digest(parts.concat()).to_vec(),
+    }
+}
+
+/// Compares in a time that says nothing of where they differ.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use volume::{Credential, Secret};
+    use wire::iscsi::chap::{self, Algorithm, Challenge};
+    use wire::iscsi::text::{self, Pair};
+
+    use super::{Authentication, NO_PROOF, Proof, Refused, WRONG, digest};
+
+    const SECRET: &str = "a secret of ours";
+    const OTHER: &str = "that of a target";
+
+    fn credential(user: &str, secret: &str) -> Credential {
+        let secret = Secret::new(secret.replace(' ', "-")).expect("it fits");
+        Credential { user: user.to_owned(), secret }
+    }
+
+    fn wanted() -> Vec<Proof> {
+        let target = Some(credential("store", OTHER));
+        vec![Proof { initiator: credential("me", SECRET), target }]
+    }
+
+    /// Has a text taken up; what is answered.
+    fn say(
+        authentication: &mut Authentication,
+        said: &[(&str, &str)],
+    ) -> Result<Vec<(String, String)>, Refused> {
+        let pairs: Vec<Pair<'_>> = said.iter().map(|&(key, value)| Pair { key, value }).collect();
+        let mut out = Vec::new();
+        authentication.take(&pairs, &mut out)?;
+        let pairs = text::parse(&out).expect("a text");
+        Ok(pairs.iter().map(|pair| (pair.key.to_owned(), pair.value.to_owned())).collect())
+    }
+
+    /// The challenge after a choice of algorithms.
+    fn challenged(list: &str) -> (Authentication, Algorithm, Challenge) {
+        let mut authentication = Authentication::new(wanted(), false);
+        assert!(!authentication.may_go_on());
+        let chosen = say(&mut authentication, &[("AuthMethod", "None,CHAP")]).expect("chosen");
+        assert_eq!(chosen, [("AuthMethod".to_owned(), "CHAP".to_owned())]);
+        let told = say(&mut authentication, &[("CHAP_A", list)]).expect("challenged");
+        let pairs: Vec<Pair<'_>> = told.iter().map(|(key, value)| Pair { key, value }).collect();
+        let algorithm = chap::choose(&pairs, &super::ALGORITHMS).expect("one");
+        let challenge = chap::challenge(&pairs).expect("read").expect("there");
+        assert!(challenge.bytes.len() >= 16 && !authentication.may_go_on());
+        (authentication, algorithm, challenge)
+    }
+
+    fn response(algorithm: Algorithm, challenge: &Challenge, secret: &str) -> String {
+        let secret = secret.replace(' ', "-");
+        text::hexadecimal_text(&digest(algorithm, challenge, secret.as_bytes()))
+    }
+
+    #[test]
+    fn digests_are_those_of_the_standards() {
+        let challenge = Challenge { identifier: b'a', bytes: b"c".to_vec() };
+        let hex = |algorithm| text::hexadecimal_text(&digest(algorithm, &challenge, b"b"));
+        assert_eq!(hex(Algorithm::Md5), "0x900150983cd24fb0d6963f7d28e17f72");
+        let sha = "0xba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(hex(Algorithm::Sha256), sha);
+    }
+
+    #[test]
+    fn who_has_the_secret_is_let_in_and_nobody_else_is() {
+        for (list, expected) in [("7,5", Algorithm::Sha256), ("9,5,7", Algorithm::Md5)] {
+            let (mut authentication, algorithm, challenge) = challenged(list);
+            assert_eq!(algorithm, expected);
+            let response = response(algorithm, &challenge, SECRET);
+            let answer = [("CHAP_N", "me"), ("CHAP_R", &*response)];
+            assert_eq!(say(&mut authentication, &answer), Ok(Vec::new()));
+            assert!(authentication.has_proved(&credential("me", SECRET)));
+            assert!(!authentication.has_proved(&credential("you", SECRET)));
+            authentication.check().expect("proved");
+            assert!(matches!(say(&mut authentication, &answer), Err(Refused::Nonsense(_))));
+        }
+        for (name, secret) in [("you", SECRET), ("me", OTHER), ("", SECRET)] {
+            let (mut authentication, algorithm, challenge) = challenged("5");
+            let response = response(algorithm, &challenge, secret);
+            let answer = [("CHAP_N", name), ("CHAP_R", &*response)];
+            assert_eq!(say(&mut authentication, &answer), Err(WRONG));
+            assert_eq!(authentication.check(), Err(NO_PROOF));
+        }
+        for response in ["0x00", "0x", "900150983cd24fb0d6963f7d28e17f72", "0b!!"] {
+            let (mut authentication, ..) = challenged("5");
+            let answer = [("CHAP_N", "me"), ("CHAP_R", response)];
+            say(&mut authentication, &answer).expect_err("no response");
+        }
+    }
+
+    #[test]
+    fn a_target_proves_itself_to_who_did_and_never_answers_its_own_challenge() {
+        let theirs = Challenge { identifier: 9, bytes: b"their challenge.".to_vec() };
+        let text_of = |challenge: &Challenge| text::hexadecimal_text(&challenge.bytes);
+        let answer = |secret: &str, theirs: &Challenge| {
+            let (mut authentication, algorithm, challenge) = challenged("7");
+            let response = response(algorithm, &challenge, secret);
+            let own = Challenge { identifier: theirs.identifier, ..challenge };
+            let bytes = if theirs.bytes.is_empty() { text_of(&own) } else { text_of(theirs) };
+            let said =
+                [("CHAP_N", "me"), ("CHAP_R", &*response), ("CHAP_I", "9"), ("CHAP_C", &bytes)];
+            say(&mut authentication, &said)
+        };
+        let proof = response(Algorithm::Sha256, &theirs, OTHER);
+        let expected = [("CHAP_N", "store"), ("CHAP_R", &*proof)];
+        let expected = expected.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        assert_eq!(answer(SECRET, &theirs).expect("both"), expected);
+        assert_eq!(answer(OTHER, &theirs), Err(WRONG));
+        let mirror = Challenge { identifier: 9, bytes: Vec::new() };
+        assert!(
+            matches!(answer(SECRET, &mirror), Err(Refused::Unproved(why)) if why.contains("own"))
+        );
+    }
+
+    #[test]
+    fn a_login_without_a_proof_is_one_where_nothing_is_asked_for() {
+        let mut open = Authentication::new(Vec::new(), false);
+        open.check().expect("nothing is asked for");
+        say(&mut open, &[("AuthMethod", "CHAP")]).expect_err("there is nothing to prove");
+        say(&mut open, &[("AuthMethod", "CHAP,None")]).expect("none");
+        open.check().expect("nothing is asked for");
+        let mut closed = Authentication::new(wanted(), false);
+        assert_eq!(closed.check(), Err(NO_PROOF));
+        assert_eq!(say(&mut closed, &[("AuthMethod", "None")]), Err(NO_PROOF));
+        for jump in [[("CHAP_A", "5")], [("CHAP_N", "me")]] {
+            say(&mut closed, &jump).expect_err("a step is left out");
+        }
+        let mut discovery = Authentication::new(wanted(), true);
+        discovery.check().expect("it may");
+        say(&mut discovery, &[("AuthMethod", "CHAP,None")]).expect("chosen");
+        assert_eq!(discovery.check(), Err(NO_PROOF), "it began to prove something");
+    }
+}
