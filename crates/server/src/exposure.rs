@@ -21,28 +21,39 @@ pub(crate) fn tls(config: &Config) -> Result<Tls, StartError> {
     Ok(Some(tls))
 }
 
-pub(crate) fn nbd_protection(config: &Config) -> Protection {
+pub(crate) fn nbd_protection(config: &Config) -> Protection<'_> {
     let authenticates = config.nbd_tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
     Protection {
         is_enough: config.insecure || authenticates,
+        trusted: &[],
         hint: "give --tls-cert, --tls-key and --tls-client-ca, or --insecure to allow it anyway",
     }
 }
 
-pub(crate) fn http_protection(config: &Config) -> Protection {
+pub(crate) fn http_protection(config: &Config) -> Protection<'_> {
     Protection {
         is_enough: config.insecure,
+        trusted: &[],
         hint: "this release has no TLS for HTTP, and the token can be read on the way: put a proxy \
                that has TLS in front of a loopback address or the unix socket, or give --insecure \
                to allow it anyway",
     }
 }
 
-/// Beyond this machine a login over iSCSI has to be proved, unless `--insecure` is given: that is
-/// seen to by the logins, so that a volume that is made later is protected as well.
-pub(crate) const ISCSI_PROTECTION: Protection = Protection { is_enough: true, hint: "" };
+/// iSCSI has no encryption: CHAP is enough in networks that the operator trusts. That every login
+/// there has to be proved the logins see to, so that a volume that is made later is protected too.
+pub(crate) fn iscsi_protection(config: &Config) -> Protection<'_> {
+    Protection {
+        is_enough: config.insecure,
+        trusted: &config.iscsi_trusted,
+        hint: "iSCSI has no encryption: give a loopback address, or name the network in [iscsi] \
+               trusted_networks, where targets with CHAP are served, or give --insecure to serve \
+               all of them to everybody",
+    }
+}
 
 pub(crate) fn refuse_exposed(config: &Config) -> Result<(), StartError> {
     listen::check(&config.nbd, nbd_protection(config))?;
+    listen::check(&config.iscsi, iscsi_protection(config))?;
     listen::check(&config.http, http_protection(config))
 }

@@ -25,6 +25,7 @@ mod member_watch;
 mod meters;
 mod metrics;
 pub mod nbd;
+mod network;
 mod no_space;
 mod opening_log;
 mod pool_files;

@@ -3,12 +3,13 @@
 //! A unix socket is removed at start only when nobody answers on it, and at stop by its owner.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use crate::admission::is_loopback;
+use crate::network::Network;
 use crate::{Listening, SocketAccess, StartError};
 
 /// The longest path of a unix socket (`sun_path` less its final zero), in bytes.
@@ -45,15 +46,17 @@ impl Drop for SocketFile {
 
 /// The protection that lets a listener be reached from other machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Protection {
+pub(crate) struct Protection<'a> {
     /// Whether clients are authenticated over TLS, or the operator said `--insecure`.
     pub(crate) is_enough: bool,
+    /// Networks in which nobody has to be afraid of those who listen.
+    pub(crate) trusted: &'a [Network],
     /// How to get it.
     pub(crate) hint: &'static str,
 }
 
 /// Binds every listener of `listening`.
-pub(crate) fn bind(listening: &Listening, protection: Protection) -> Result<Bound, StartError> {
+pub(crate) fn bind(listening: &Listening, protection: Protection<'_>) -> Result<Bound, StartError> {
     let mut bound = Bound::default();
     for text in &listening.tcp {
         bound.tcp.push(bind_tcp(text, protection)?);
@@ -65,16 +68,18 @@ pub(crate) fn bind(listening: &Listening, protection: Protection) -> Result<Boun
 }
 
 /// Refuses TCP addresses that would reach further than their protection allows.
-pub(crate) fn check(listening: &Listening, protection: Protection) -> Result<(), StartError> {
+pub(crate) fn check(listening: &Listening, protection: Protection<'_>) -> Result<(), StartError> {
     listening.tcp.iter().try_for_each(|text| addresses(text, protection).map(|_| ()))
 }
 
-fn addresses(text: &str, protection: Protection) -> Result<Vec<SocketAddr>, StartError> {
+fn addresses(text: &str, protection: Protection<'_>) -> Result<Vec<SocketAddr>, StartError> {
     let addresses: Vec<SocketAddr> = match text.to_socket_addrs() {
         Ok(addresses) => addresses.collect(),
         Err(source) => return Err(StartError::Listen { address: text.to_owned(), source }),
     };
-    if !protection.is_enough && addresses.iter().any(|a| !is_loopback(a.ip())) {
+    let is_trusted = |ip: IpAddr| protection.trusted.iter().any(|net| net.contains(ip));
+    let is_safe = |ip: IpAddr| is_loopback(ip) || is_trusted(ip);
+    if !protection.is_enough && !addresses.iter().all(|a| is_safe(a.ip())) {
         return Err(StartError::Exposed { address: text.to_owned(), hint: protection.hint });
     }
     Ok(addresses)
@@ -85,7 +90,7 @@ pub(crate) fn local_address(listener: &TcpListener) -> Result<SocketAddr, StartE
     listener.local_addr().map_err(|source| StartError::Listen { address: "tcp".to_owned(), source })
 }
 
-fn bind_tcp(text: &str, protection: Protection) -> Result<TcpListener, StartError> {
+fn bind_tcp(text: &str, protection: Protection<'_>) -> Result<TcpListener, StartError> {
     let failed = |source| StartError::Listen { address: text.to_owned(), source };
     let addresses = addresses(text, protection)?;
     let listener = TcpListener::bind(&addresses[..]).map_err(failed)?;
@@ -142,7 +147,7 @@ mod tests {
     use crate::admission::is_loopback;
     use crate::{Listening, SocketAccess, StartError};
 
-    const BARE: Protection = Protection { is_enough: false, hint: "" };
+    const BARE: Protection<'_> = Protection { is_enough: false, trusted: &[], hint: "" };
 
     #[test]
     fn a_stale_socket_is_replaced_and_a_live_one_is_not() {

@@ -14,7 +14,7 @@ use volume::Pool;
 use crate::background::Background;
 use crate::buffers::BuffersCollector;
 use crate::exposure::{
-    ISCSI_PROTECTION, Tls, http_protection, nbd_protection, refuse_exposed, tls,
+    Tls, http_protection, iscsi_protection, nbd_protection, refuse_exposed, tls,
 };
 use crate::fill::{FillGauge, FillWatch};
 use crate::hooked::Hooked;
@@ -215,7 +215,7 @@ impl Doors {
     fn open(config: &Config) -> Result<Doors, StartError> {
         let nbd = listen::bind(&config.nbd, nbd_protection(config))?;
         let http = listen::bind(&config.http, http_protection(config))?;
-        let iscsi = listen::bind(&config.iscsi, ISCSI_PROTECTION)?;
+        let iscsi = listen::bind(&config.iscsi, iscsi_protection(config))?;
         if config.http.tcp.is_empty() {
             return Ok(Doors { nbd, http, iscsi, token: None, is_new_token: false });
         }

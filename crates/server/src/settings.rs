@@ -16,6 +16,7 @@ use volume::Rates;
 use crate::StartError;
 use crate::buffers::{BUFFERS_BYTES_DEFAULT, BUFFERS_BYTES_MIN};
 use crate::hooks::Hook;
+use crate::network::Network;
 
 /// How long a client may take to send the head of a request, and then its body.
 pub(crate) const HTTP_PATIENCE: Duration = Duration::from_secs(30);
@@ -121,6 +122,8 @@ pub struct IscsiSettings {
     pub listen: Vec<String>,
     /// The beginning of the names of all targets, such as `iqn.2026-11.org.example.store`.
     pub base: Option<String>,
+    /// Networks, such as `10.1.0.0/16`, in which targets with CHAP are served.
+    pub trusted_networks: Vec<String>,
 }
 
 /// Commands around a capture.
@@ -219,6 +222,10 @@ impl Settings {
             iscsi: IscsiSettings {
                 listen: first_set(self.iscsi.listen, lower.iscsi.listen),
                 base: self.iscsi.base.or(lower.iscsi.base),
+                trusted_networks: first_set(
+                    self.iscsi.trusted_networks,
+                    lower.iscsi.trusted_networks,
+                ),
             },
             nfs: self.nfs.over(lower.nfs),
             hooks: if self.hooks.is_empty() { lower.hooks } else { self.hooks },
@@ -360,6 +367,8 @@ pub struct Config {
     pub iscsi: Listening,
     /// The beginning of the names of iSCSI targets, if not one of the pool's own.
     pub iscsi_base: Option<String>,
+    /// Networks in which iSCSI is served to those who prove themselves.
+    pub iscsi_trusted: Vec<Network>,
     /// How long a client of HTTP may take to send the head of a request, and then its body. No
     /// setting: tests have less.
     pub http_patience: Duration,
@@ -428,6 +437,7 @@ impl Config {
             http,
             iscsi: iscsi_listening(&settings.iscsi.listen)?,
             iscsi_base: settings.iscsi.base.map(|base| iscsi_base(&base)).transpose()?,
+            iscsi_trusted: networks(&settings.iscsi.trusted_networks)?,
             http_patience: HTTP_PATIENCE,
             hooks: hooks(settings.hooks)?,
             log: settings.log,
@@ -604,6 +614,16 @@ fn iscsi_listening(texts: &[String]) -> Result<Listening, StartError> {
 }
 
 /// The beginning of the names of targets, with room for those of volumes and moments.
+fn networks(texts: &[String]) -> Result<Vec<Network>, StartError> {
+    let network = |text: &String| {
+        text.parse().map_err(|_| {
+            let what = format!("iscsi.trusted_networks: `{text}` is no network");
+            StartError::setting(what, "give it as 10.1.0.0/16 or fd00::/8")
+        })
+    };
+    texts.iter().map(network).collect()
+}
+
 fn iscsi_base(text: &str) -> Result<String, StartError> {
     match wire::iscsi::names::fold(text) {
         Ok(base) if base.starts_with("iqn.") && base.len() <= ISCSI_BASE_BYTES_MAX => Ok(base),

@@ -88,6 +88,28 @@ fn iscsi_is_served_over_tcp_when_it_is_asked_for() {
 }
 
 #[test]
+fn iscsi_beyond_this_machine_is_in_trusted_networks_or_refused() {
+    let outcome = |listen: &str, networks: &[&str], insecure: bool| {
+        let mut settings = Settings { pool: Some("/pool".into()), ..Settings::default() };
+        settings.insecure = Some(insecure);
+        settings.iscsi.listen = vec![listen.to_owned()];
+        settings.iscsi.trusted_networks = networks.iter().map(|&net| net.to_owned()).collect();
+        let config = config(settings)?;
+        crate::exposure::refuse_exposed(&config).map_err(|error| error.to_string())
+    };
+    let private = ["10.1.0.0/16", "fd00::/8"];
+    for listen in ["127.0.0.1:0", "10.1.2.3:0", "[fd00::1]:0", "[::ffff:10.1.2.3]:0"] {
+        assert_eq!(outcome(listen, &private, false), Ok(()), "{listen}");
+    }
+    for listen in ["10.2.0.1:0", "0.0.0.0:0", "[::]:0", "[fe80::1]:0"] {
+        assert!(outcome(listen, &private, false).is_err(), "{listen}");
+        assert_eq!(outcome(listen, &[], true), Ok(()), "{listen}");
+    }
+    assert!(outcome("10.1.2.3:0", &[], false).is_err());
+    assert!(outcome("127.0.0.1:0", &["10.1.0.0/33"], false).is_err());
+}
+
+#[test]
 fn hooks_name_absolute_paths_and_have_a_time() {
     let hook = |text: &str| -> Result<Config, String> {
         let text = format!("pool = \"/pool\"\n[hooks.freeze]\n{text}");

@@ -117,6 +117,7 @@ fn a_second_server_and_wrong_settings_are_refused() {
     assert_eq!(refused(&["--pool", pool]).0, 11);
     assert_eq!(refused(&[]).0, 2);
     assert_eq!(refused(&["--pool", "x", "--iscsi", "nowhere"]).0, 2);
+    assert_eq!(refused(&["--pool", "x", "--iscsi", "0.0.0.0:0"]).0, 2);
     assert_eq!(refused(&["--pool", "x", "--nbd", "0.0.0.0:0"]).0, 2);
     assert_eq!(refused(&["--pool", "x", "--tls-cert", "c"]).0, 2);
     assert_eq!(refused(&["--pool", "x", "--config", "/nonexistent"]).0, 2);

@@ -23,9 +23,9 @@ const TARGET_SESSIONS_MAX: usize = 256;
 /// Sessions of an initiator at a target at once.
 const INITIATOR_SESSIONS_MAX: usize = 16;
 
-/// How long an initiator that has lost its session, and does not ask for it, is kept away from
-/// another disk of that name: longer than Linux waits by default for a session to come back, so
-/// that its file system has had errors by then, and does not go on writing over what was reverted.
+/// How long an initiator that has lost its session is kept away from another disk of that name:
+/// longer than Linux waits by default for a session to come back, so that its file system has had
+/// errors by then, and does not go on writing over what was reverted.
 const LOST: Duration = Duration::from_mins(3);
 /// Lost sessions that are remembered.
 const LOST_MAX: usize = 16384;
@@ -126,20 +126,13 @@ impl Sessions {
         self.0.lock().live.get(key).is_some_and(|entry| entry.handle == handle)
     }
 
-    /// Whether a disk is not the one that this initiator lost under that name a while ago. One that
-    /// keeps trying has still in memory what it had: it is kept away for as long as it does.
+    /// Whether a disk is not the one that this initiator lost under that name a while ago.
     pub(super) fn is_another(&self, target: &str, initiator: &str, opened: Opened) -> bool {
         let now = Instant::now();
         let key = (target.to_owned(), initiator.to_owned());
-        let mut state = self.0.lock();
-        let lost = state.lost.get_mut(&key).filter(|(_, since)| now - *since < LOST);
-        match lost {
-            Some((before, since)) if *before != opened => {
-                *since = now;
-                true
-            }
-            _ => false,
-        }
+        let state = self.0.lock();
+        let lost = state.lost.get(&key).filter(|(_, since)| now - *since < LOST);
+        lost.is_some_and(|(before, _)| *before != opened)
     }
 
     /// The sessions on a target and on moments of it: its name, the initiator's, and a number.
