@@ -19,7 +19,7 @@
 //! Deliberately unaware of what the bytes are: logs, maps and blocks in place wait alike.
 
 use std::io::{self, IoSlice};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use env::{GRAIN_BYTES, Media, PIECE_BYTES, SharedMemory};
@@ -85,6 +85,8 @@ struct Inner {
     turn: Mutex<()>,
     /// Why it is not used.
     off: Mutex<Option<String>>,
+    /// Its memory was removed, and the mark after it.
+    has_left: AtomicBool,
 }
 
 /// The grains of which a part of a piece has any byte.
@@ -113,6 +115,7 @@ impl Inner {
             counters: Counters::default(),
             turn: Mutex::new(()),
             off: Mutex::new(off),
+            has_left: AtomicBool::new(false),
         })
     }
 
@@ -382,7 +385,22 @@ impl Inner {
             // Somebody removed it: a kill would take what waits from now on.
             self.lock().is_closing = true;
         }
-        self.lock().tick()
+        let (waits, is_closing) = {
+            let mut table = self.lock();
+            (table.tick(), table.is_closing)
+        };
+        if is_closing && !waits {
+            self.leave();
+        }
+        waits
+    }
+
+    /// Nothing waits any more, nor will: the media have no mark from now on, once.
+    fn leave(&self) {
+        let Some(memory) = self.memory.get() else { return };
+        if !self.has_left.swap(true, Ordering::AcqRel) && self.sync().is_ok() {
+            mark::end(&*self.below, &*self.shared.memories, &memory.mark);
+        }
     }
 
     /// Reads a part of a piece: from the slot, as far as that has it.

@@ -17,6 +17,7 @@ use rustix::io::ReadWriteFlags;
 
 use crate::Media;
 use crate::locked::LockedFile;
+use crate::mapped::is_mapped;
 
 /// Slices per vectored call (the kernel's limit, `UIO_MAXIOV`).
 const SLICES_PER_CALL_MAX: usize = 1024;
@@ -310,6 +311,12 @@ impl Media for FileMedia {
         match rustix::fs::fallocate(&*self.file, FallocateFlags::empty(), offset, length_bytes) {
             // A block device has its space already; some file systems cannot reserve.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NODEV) => Ok(()),
+            // XFS wants room for a whole range before it looks at what the range has.
+            Err(rustix::io::Errno::NOSPC)
+                if is_mapped(&self.file, offset, length_bytes).unwrap_or(false) =>
+            {
+                Ok(())
+            }
             other => Ok(other?),
         }
     }

@@ -11,6 +11,7 @@ use units::WallTime;
 mod counting;
 mod file;
 mod locked;
+mod mapped;
 mod ranges;
 mod rank;
 mod ranked;

@@ -395,6 +395,14 @@ fn a_spare_takes_the_place_of_a_member_that_is_gone() -> Result<()> {
     ensure!(!refused.status.success(), "a.img is a member");
     let shown = server.run(&["pool", "spare", "add", "d.img"])?;
     ensure!(shown.contains("d.img") && shown.contains("spare"), "{shown}");
+    // A write buffer marks it, where there is one.
+    std::thread::sleep(Duration::from_millis(500));
+    for _ in 0..2 {
+        server.run(&["pool", "spare", "remove", &pool.join("d.img").display().to_string()])?;
+        let first = fs::read(pool.join("d.img"))?[..1 << 20].to_vec();
+        ensure!(first.iter().all(|byte| *byte == 0), "it is not blank");
+        server.run(&["pool", "spare", "add", "d.img"])?;
+    }
     server.run(&["pool", "spare", "remove", &pool.join("d.img").display().to_string()])?;
     let stack = || fs::read_to_string(pool.join("pool.stack"));
     ensure!(stack()?.trim() == "mirror(a.img, b.img) spare(c.img)", "{}", stack()?);

@@ -92,12 +92,12 @@ impl Array {
             }
         }
         shared.forget_row(&mut book, &spare)?;
-        let zeros = vec![0; label::layout::BYTES];
-        let mut wiped = label::COPY_OFFSETS.into_iter().zip(std::iter::repeat(&spare.device));
-        let wiped = wiped.try_for_each(|(offset, device)| match device {
-            Some(device) => device.write_durable(offset, &[IoSlice::new(&zeros)]),
+        // Its labels, and the mark of a write buffer.
+        let zeros = vec![0; AREA_BYTES as usize];
+        let wiped = match &spare.device {
+            Some(device) => device.write_durable(0, &[IoSlice::new(&zeros)]),
             None => Ok(()),
-        });
+        };
         // It is a spare no more, whatever is on it.
         let detail = wiped.err().map_or_else(String::new, |error| format!("not wiped: {error}"));
         shared.note("spare-removed", path, detail);

@@ -208,7 +208,9 @@ impl Placement {
     }
 
     /// Takes a slab, and some that follow it as there are more of them already. Without room there
-    /// is none: the log has what would be in it.
+    /// is none: the log has what would be in it. A quarter of the pool is left to the log, which
+    /// does without places as places do not without it: a block of each slab, written at random,
+    /// would take all of it.
     pub(crate) fn grow(
         &self,
         current: &Arc<CurrentStore>,
@@ -218,7 +220,10 @@ impl Placement {
         let _growing = current.growing.lock();
         let store = &self.core.store;
         let last = current.slab_of(self.size_bytes().div_ceil(BLOCK_BYTES).saturating_sub(1));
-        let (free, _, total) = store.zone_counts();
+        let ((_, free, _), total) = (store.zone_counts(), store.zone_count());
+        if free <= total / 4 {
+            return Ok(());
+        }
         let most = if free > total / 2 { slabs_max } else { 1 };
         let wanted = current.slab_count().clamp(1, most);
         let mut slabs = Vec::new();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use block::{BlockDevice, MediaDevice, MemoryDevice};
 use env::{RealClock, RealEntropy};
 use hindsight_volume::{
-    CacheChange, ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume,
-    VolumeSpec, WriteOp,
+    Architecture, CacheChange, ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions,
+    Volume, VolumeSpec, WriteOp,
 };
 use sim::{Random, SimMedia};
 use units::Moment;
@@ -71,6 +71,27 @@ fn live_data_fits(pool: &Pool, (zone_bytes, volumes): (u64, u64), times: u64) {
         assert_eq!(done, Ok(()), "{volumes} volumes of {size_bytes} bytes, written over: {turn}");
     }
     pool.verify_invariants().expect("sound");
+}
+
+#[test]
+fn places_of_blocks_that_are_far_apart_leave_room_to_the_log() {
+    for architecture in
+        [Architecture::SplitStream, Architecture::SplitDownstream, Architecture::Hybrid]
+    {
+        let pool = small_pool();
+        let cache = CacheChange { bytes: Some(4 << 20), dirty_percent: None };
+        let spec = VolumeSpec { architecture, cache, ..spec("v", 300 * MIB) };
+        let volume = pool.create_volume(&spec).expect("made");
+        let mut random = Random::new(3);
+        // 40 MiB of a pool of 320, and one or more of them in each zone's worth of the volume.
+        for turn in 0..10_240 {
+            let offset = random.below(300 * MIB / 4096) * 4096;
+            let op = WriteOp::Data { offset, bytes: &[turn as u8; 4096] };
+            let done = volume.write_batch(&[op]).map(|_| ()).map_err(|e| e.kind);
+            assert_eq!(done, Ok(()), "{architecture:?}: write {turn}");
+        }
+        pool.verify_invariants().expect("sound");
+    }
 }
 
 #[test]
