@@ -241,6 +241,14 @@ fn spec() -> VolumeSpec {
     }
 }
 
+/// Whether the volume takes it for the name of a user.
+fn is_user(pool: &Pool, text: &str) -> bool {
+    let secret = Secret::new("twelve-bytes".to_owned()).expect("it fits");
+    let chap = Some(Some(Credential { user: text.to_owned(), secret }));
+    let change = AccessChange { chap, ..AccessChange::default() };
+    pool.set_access(&spec().name, &change).is_ok()
+}
+
 #[test]
 fn a_pattern_has_nothing_that_the_server_does_not_read() {
     let pool = pool();
@@ -252,12 +260,6 @@ fn a_pattern_has_nothing_that_the_server_does_not_read() {
             assert_eq!(error.kind, volume::ErrorKind::Invalid, "{text}: {error}");
             false
         }
-    };
-    let is_user = |text: &str| {
-        let secret = Secret::new("twelve-bytes".to_owned()).expect("it fits");
-        let chap = Some(Some(Credential { user: text.to_owned(), secret }));
-        let change = AccessChange { chap, ..AccessChange::default() };
-        pool.set_access(volume.name(), &change).is_ok()
     };
     let reads = |name: &str, text: &str| match name {
         "SizeInput" => serde_json::from_value::<SizeInput>(text.into()).is_ok(),
@@ -272,7 +274,7 @@ fn a_pattern_has_nothing_that_the_server_does_not_read() {
             is_name(text)
         }
         "allow" => wire::iscsi::names::fold_initiator(text).is_ok(),
-        "user" => is_user(text),
+        "user" => is_user(&pool, text),
         "secret" => Secret::new(text.to_owned()).is_ok(),
         _ => panic!("nobody says what reads {name}"),
     };

@@ -148,8 +148,8 @@ impl Identity {
     pub fn last_rewrite(&self) -> Seq {
         let record = self.record.lock();
         let reverted = record.line.last().expect("a line is never empty").0;
-        let shrinks = record.sizes.windows(2).filter(|sizes| sizes[1].1 < sizes[0].1);
-        Seq(shrinks.last().map_or(reverted, |sizes| sizes[1].0.max(reverted)))
+        let mut shrinks = record.sizes.windows(2).filter(|sizes| sizes[1].1 < sizes[0].1);
+        Seq(shrinks.next_back().map_or(reverted, |sizes| sizes[1].0.max(reverted)))
     }
 
     pub(crate) fn granularity_now(&self) -> Granularity {
