@@ -191,30 +191,13 @@ impl Hindsight {
 
     /// Starts one on a fresh pool on a stack of layers, whose members have room for some volumes.
     pub fn start_on(options: &Options, name: &str, stack: &str) -> Result<Hindsight> {
-        let size_bytes = (options.size_bytes * 6).max(2 << 30);
-        Hindsight::start_made(options, name, size_bytes, &["--stack", stack])
-    }
-
-    /// Starts one on a fresh pool of so many bytes.
-    pub fn start_of(options: &Options, name: &str, size_bytes: u64) -> Result<Hindsight> {
-        let mut started = Hindsight::start_made(options, name, size_bytes, &[])?;
-        "hindsight".clone_into(&mut started.server.name);
-        Ok(started)
-    }
-
-    fn start_made(
-        options: &Options,
-        name: &str,
-        size_bytes: u64,
-        more: &[&str],
-    ) -> Result<Hindsight> {
         let pool = options.directory.join(format!("pool-{name}"));
         if pool.exists() {
             std::fs::remove_dir_all(&pool).context("an old pool of the benchmarks")?;
         }
-        let size = size_bytes.to_string();
+        let size = (options.size_bytes * 6).max(2 << 30).to_string();
         let mut create = Command::new(&options.hindsight);
-        create.args(["pool", "create"]).args(more).args(["--size", &size, "--pool"]).arg(&pool);
+        create.args(["pool", "create", "--stack", stack, "--size", &size, "--pool"]).arg(&pool);
         program::output(&mut create)?;
         let mut started = Hindsight::open_at(options, pool)?;
         name.clone_into(&mut started.server.name);

@@ -52,7 +52,10 @@ pub fn writes(options: &Options) -> Result<Report> {
     for server in &others {
         fio::fill(&server.uri(""), options.size_bytes)?;
     }
-    let hindsight = Hindsight::start_of(options, "steady", options.size_bytes * POOL_TIMES)?;
+    let pool_bytes = (options.size_bytes * POOL_TIMES).to_string();
+    let more = ["--pool-size", &pool_bytes, "--iscsi", "none"];
+    let mut hindsight = Hindsight::start_named(options, "steady", &more)?;
+    "hindsight".clone_into(&mut hindsight.server.name);
     hindsight.make_with("bench", options.size_bytes, &["--window", WINDOW])?;
     let mut candidates = vec![Candidate::Server("hindsight", hindsight.server.uri("bench"))];
     candidates.extend(others.iter().map(|one| Candidate::Server(&one.name, one.uri(""))));
