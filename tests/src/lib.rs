@@ -8,6 +8,7 @@
 
 pub mod certificates;
 pub mod checker;
+pub mod client;
 pub mod command;
 pub mod disk;
 pub mod http;

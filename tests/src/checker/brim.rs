@@ -11,6 +11,7 @@ use super::plan::Op;
 use super::settle::settle;
 use super::subject::number;
 use super::world::{ARCHITECTURES, Counts};
+use crate::client::Client;
 use crate::image::Image;
 use crate::nbd::{ENOSPC, Nbd, Reply, Request};
 use crate::random::Random;

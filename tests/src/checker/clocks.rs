@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::subject::number;
 use super::world::{ARCHITECTURES, Counts};
+use crate::client::Client;
 use crate::http::escape;
 use crate::image::{Image, PAGE_BYTES};
 use crate::nbd::Request;

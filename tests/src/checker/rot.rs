@@ -11,6 +11,7 @@ use serde_json::json;
 use super::plan::Op;
 use super::subject::number;
 use super::world::{ARCHITECTURES, Counts};
+use crate::client::Client;
 use crate::command;
 use crate::image::{Image, PAGE_BYTES};
 use crate::nbd::{Nbd, Reply, Request};

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::orders::{Outcome, Pages, Seen, State, Told, Verb, Volume, explain};
 use super::subject::number;
 use super::world::{ARCHITECTURES, Counts};
+use crate::client::Client;
 use crate::http::Http;
 use crate::image::PAGE_BYTES;
 use crate::nbd::{Nbd, Refused, Reply, Request};

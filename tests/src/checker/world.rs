@@ -11,6 +11,7 @@ use serde_json::json;
 use super::Options;
 use super::past::compare;
 use super::subject::{Retains, SHORT_WINDOW, Subject, Window};
+use crate::client::Client;
 use crate::image::Image;
 use crate::nbd::Request;
 use crate::random::Random;

@@ -2,13 +2,14 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::link::{Link, unit};
+use super::link::{link, unit};
 use super::past::check_between;
 use super::plan;
 use super::settle::settle;
 use super::storm::Storm;
 use super::subject::Retains;
 use super::world::World;
+use crate::client::Client;
 
 impl World {
     /// Connections enough for a storm, some of them kept from the one before.
@@ -20,9 +21,9 @@ impl World {
         }
         subject.links.truncate(wanted);
         while subject.links.len() < wanted {
-            let link = Link::to(&self.server, &subject.name, &mut self.random)?;
+            let (link, is_iscsi) = link(&self.server, &subject.name, &mut self.random)?;
             ensure!(link.size() == subject.image.size(), "{} has another size", subject.name);
-            self.counts.sessions += u64::from(matches!(link, Link::Iscsi(_)));
+            self.counts.sessions += u64::from(is_iscsi);
             subject.links.push(link);
         }
         Ok(())

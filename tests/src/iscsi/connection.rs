@@ -4,21 +4,19 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, bail, ensure};
 
 use super::answers::Answers;
-use super::commands::Command;
+use super::commands::{BLOCK_BYTES, Command};
 use super::pdu::{
     COMMAND, DATA_BYTES_MAX, Digests, FINAL, IMMEDIATE, LOGIN, LOGIN_RESPONSE, LOGOUT, Pdu,
 };
-use crate::nbd::{Completion, PATIENCE, Reply, Request, describe};
-
-/// Longest read in one command, bytes.
-const READ_MAX: u64 = 1 << 20;
+use crate::client::{Client, Completions};
+use crate::nbd::{PATIENCE, Reply, Request};
 
 /// Makes the names of initiators differ, as those of machines do.
 static INITIATORS: AtomicU64 = AtomicU64::new(0);
@@ -92,7 +90,7 @@ impl Session {
 pub struct Iscsi {
     session: Arc<Session>,
     stream: TcpStream,
-    completions: Receiver<Result<Completion>>,
+    completions: Completions,
     threads: Vec<JoinHandle<()>>,
     next_tag: u32,
     size: u64,
@@ -132,6 +130,7 @@ impl Iscsi {
             thread::spawn(move || answers.run()),
         ];
         let (size, is_read_only) = (0, false);
+        let completions = Completions(completions);
         let next_tag = 1;
         let mut made =
             Iscsi { session, stream, completions, threads, next_tag, size, is_read_only };
@@ -164,23 +163,6 @@ impl Iscsi {
         }
     }
 
-    /// Bytes of the unit.
-    #[must_use]
-    pub fn size(&self) -> u64 {
-        self.size
-    }
-
-    /// Whether the target says that the unit cannot be written.
-    #[must_use]
-    pub fn is_read_only(&self) -> bool {
-        self.is_read_only
-    }
-
-    /// Sends a request once the window has room; the cookie comes back with its completion.
-    pub fn send(&mut self, request: &Request) -> Result<u64> {
-        Ok(self.begin(Command::of(request)?)?.into())
-    }
-
     fn begin(&mut self, command: Command) -> Result<u32> {
         let tag = self.next_tag;
         self.next_tag += 1;
@@ -197,54 +179,6 @@ impl Iscsi {
         Ok(tag)
     }
 
-    /// The next completion, whichever request it belongs to.
-    pub fn wait(&mut self) -> Result<Completion> {
-        match self.completions.recv_timeout(PATIENCE) {
-            Ok(completion) => completion,
-            Err(mpsc::RecvTimeoutError::Timeout) => bail!("no answer within {PATIENCE:?}"),
-            Err(mpsc::RecvTimeoutError::Disconnected) => bail!("the connection ended"),
-        }
-    }
-
-    /// A completion that has come already, if any; `Err` when the connection has ended.
-    pub fn poll(&mut self) -> Result<Option<Completion>> {
-        match self.completions.try_recv() {
-            Ok(completion) => completion.map(Some),
-            Err(mpsc::TryRecvError::Empty) => Ok(None),
-            Err(mpsc::TryRecvError::Disconnected) => bail!("the connection ended"),
-        }
-    }
-
-    /// Sends one request and waits for its end; nothing else may be in flight.
-    pub fn ask(&mut self, request: &Request) -> Result<Reply> {
-        let cookie = self.send(request)?;
-        let completion = self.wait()?;
-        ensure!(completion.cookie == cookie, "an answer to another command");
-        Ok(completion.reply)
-    }
-
-    /// Sends one request that must succeed.
-    pub fn demand(&mut self, request: &Request) -> Result<()> {
-        match self.ask(request)? {
-            Reply::Error(errno) => bail!("errno {errno} for {}", describe(request)),
-            _ => Ok(()),
-        }
-    }
-
-    /// The bytes of a range of any length.
-    pub fn read(&mut self, offset: u64, length: u64) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        while (bytes.len() as u64) < length {
-            let at = offset + bytes.len() as u64;
-            let part = u32::try_from(READ_MAX.min(offset + length - at))?;
-            match self.ask(&Request::Read { offset: at, length: part })? {
-                Reply::Bytes(part) => bytes.extend(part),
-                other => bail!("read of {part} bytes at {at}: {other:?}"),
-            }
-        }
-        Ok(bytes)
-    }
-
     /// Logs out, and waits for the end of the connection.
     pub fn log_out(mut self) -> Result<()> {
         let mut pdu = Pdu::new(LOGOUT | IMMEDIATE, FINAL, self.next_tag);
@@ -257,6 +191,29 @@ impl Iscsi {
         let completion = self.wait()?;
         ensure!(completion.cookie == u64::from(self.next_tag), "an answer to another command");
         Ok(())
+    }
+}
+
+impl Client for Iscsi {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
+    fn unit(&self) -> u64 {
+        BLOCK_BYTES
+    }
+
+    fn completions(&self) -> &Completions {
+        &self.completions
+    }
+
+    /// Waits while the window has no room.
+    fn send(&mut self, request: &Request) -> Result<u64> {
+        Ok(self.begin(Command::of(request)?)?.into())
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
@@ -13,7 +13,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::negotiate::{self, Agreed};
 use super::replies::{InFlight, Register, Replies};
-use super::{Completion, PATIENCE, Reply, Request, StatusRun};
+use super::{PATIENCE, Reply, Request, StatusRun};
+use crate::client::{Client, Completions};
 
 const REQUEST: u32 = 0x2560_9513;
 const READ: u16 = 0;
@@ -27,14 +28,12 @@ const BLOCK_STATUS: u16 = 7;
 const FLAG_FUA: u16 = 1;
 const FLAG_NO_HOLE: u16 = 2;
 const FLAG_FAST_ZERO: u16 = 16;
-/// Longest read in one request, bytes.
-const READ_MAX: u64 = 8 << 20;
 
 /// A connection to one export.
 pub struct Nbd {
     stream: UnixStream,
     register: Register,
-    completions: Receiver<Result<Completion>>,
+    completions: Completions,
     reader: Option<JoinHandle<()>>,
     agreed: Agreed,
     next_cookie: u64,
@@ -64,19 +63,8 @@ impl Nbd {
         );
         let (out, completions) = mpsc::channel();
         let reader = Some(thread::spawn(move || replies.run(&out)));
+        let completions = Completions(completions);
         Ok(Nbd { stream, register, completions, reader, agreed, next_cookie: 1 })
-    }
-
-    /// Bytes of the export.
-    #[must_use]
-    pub fn size(&self) -> u64 {
-        self.agreed.size
-    }
-
-    /// Whether the server says that the export cannot be written.
-    #[must_use]
-    pub fn is_read_only(&self) -> bool {
-        self.agreed.flags & 2 != 0
     }
 
     /// Whether block status can be asked for.
@@ -85,8 +73,71 @@ impl Nbd {
         self.agreed.context.is_some()
     }
 
-    /// Sends a request without waiting; the cookie comes back with its completion.
-    pub fn send(&mut self, request: &Request) -> Result<u64> {
+    fn put(
+        &mut self,
+        kind: u16,
+        flags: u16,
+        cookie: u64,
+        offset: u64,
+        length: u32,
+        payload: &[u8],
+    ) -> Result<()> {
+        let mut message = Vec::with_capacity(28 + payload.len());
+        message.extend_from_slice(&REQUEST.to_be_bytes());
+        message.extend_from_slice(&flags.to_be_bytes());
+        message.extend_from_slice(&kind.to_be_bytes());
+        message.extend_from_slice(&cookie.to_be_bytes());
+        message.extend_from_slice(&offset.to_be_bytes());
+        message.extend_from_slice(&length.to_be_bytes());
+        message.extend_from_slice(payload);
+        Ok(self.stream.write_all(&message)?)
+    }
+
+    /// Data and holes of the whole export.
+    pub fn status(&mut self) -> Result<Vec<StatusRun>> {
+        let mut runs: Vec<StatusRun> = Vec::new();
+        let mut at = 0;
+        while at < self.size() {
+            let length = u32::try_from((self.size() - at).min(1 << 30))?;
+            match self.ask(&Request::Status { offset: at, length })? {
+                Reply::Status(part) => {
+                    let sum: u64 = part.iter().map(|run| u64::from(run.length)).sum();
+                    ensure!(sum > 0 && at + sum <= self.size(), "runs of {sum} bytes at {at}");
+                    ensure!(part.iter().all(|run| run.length > 0), "an empty run");
+                    at += sum;
+                    runs.extend(part);
+                }
+                other => bail!("block status at {at}: {other:?}"),
+            }
+        }
+        Ok(runs)
+    }
+
+    /// Ends the connection as the specification wants it.
+    pub fn disconnect(mut self) -> Result<()> {
+        let cookie = self.next_cookie;
+        self.put(DISCONNECT, 0, cookie, 0, 0, &[])
+    }
+}
+
+impl Client for Nbd {
+    fn size(&self) -> u64 {
+        self.agreed.size
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.agreed.flags & 2 != 0
+    }
+
+    fn unit(&self) -> u64 {
+        1
+    }
+
+    fn completions(&self) -> &Completions {
+        &self.completions
+    }
+
+    fn send(&mut self, request: &Request) -> Result<u64> {
         let none: &[u8] = &[];
         let fua_of = |fua: bool| if fua { FLAG_FUA } else { 0 };
         let (kind, flags, offset, length, payload) = match request {
@@ -114,100 +165,6 @@ impl Nbd {
         self.register.lock().expect("no holder panics").insert(cookie, in_flight);
         self.put(kind, flags, cookie, offset, length, payload)?;
         Ok(cookie)
-    }
-
-    fn put(
-        &mut self,
-        kind: u16,
-        flags: u16,
-        cookie: u64,
-        offset: u64,
-        length: u32,
-        payload: &[u8],
-    ) -> Result<()> {
-        let mut message = Vec::with_capacity(28 + payload.len());
-        message.extend_from_slice(&REQUEST.to_be_bytes());
-        message.extend_from_slice(&flags.to_be_bytes());
-        message.extend_from_slice(&kind.to_be_bytes());
-        message.extend_from_slice(&cookie.to_be_bytes());
-        message.extend_from_slice(&offset.to_be_bytes());
-        message.extend_from_slice(&length.to_be_bytes());
-        message.extend_from_slice(payload);
-        Ok(self.stream.write_all(&message)?)
-    }
-
-    /// The next completion, whichever request it belongs to.
-    pub fn wait(&mut self) -> Result<Completion> {
-        match self.completions.recv_timeout(PATIENCE) {
-            Ok(completion) => completion,
-            Err(mpsc::RecvTimeoutError::Timeout) => bail!("no reply within {PATIENCE:?}"),
-            Err(mpsc::RecvTimeoutError::Disconnected) => bail!("the connection ended"),
-        }
-    }
-
-    /// A completion that has come already, if any; `Err` when the connection has ended.
-    pub fn poll(&mut self) -> Result<Option<Completion>> {
-        match self.completions.try_recv() {
-            Ok(completion) => completion.map(Some),
-            Err(mpsc::TryRecvError::Empty) => Ok(None),
-            Err(mpsc::TryRecvError::Disconnected) => bail!("the connection ended"),
-        }
-    }
-
-    /// Sends one request and waits for its reply; nothing else may be in flight.
-    pub fn ask(&mut self, request: &Request) -> Result<Reply> {
-        let cookie = self.send(request)?;
-        let completion = self.wait()?;
-        ensure!(completion.cookie == cookie, "a reply to another request");
-        Ok(completion.reply)
-    }
-
-    /// Sends one request that must succeed.
-    pub fn demand(&mut self, request: &Request) -> Result<()> {
-        match self.ask(request)? {
-            Reply::Error(errno) => bail!("errno {errno} for {}", describe(request)),
-            _ => Ok(()),
-        }
-    }
-
-    /// The bytes of a range of any length, in requests of up to 8 MiB.
-    pub fn read(&mut self, offset: u64, length: u64) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        while (bytes.len() as u64) < length {
-            let at = offset + bytes.len() as u64;
-            let part = u32::try_from(READ_MAX.min(offset + length - at))?;
-            match self.ask(&Request::Read { offset: at, length: part })? {
-                Reply::Bytes(part) => bytes.extend(part),
-                other => bail!("read of {part} bytes at {at}: {other:?}"),
-            }
-        }
-        Ok(bytes)
-    }
-
-    /// Data and holes of the whole export.
-    pub fn status(&mut self) -> Result<Vec<StatusRun>> {
-        let mut runs: Vec<StatusRun> = Vec::new();
-        let mut at = 0;
-        while at < self.size() {
-            let length = u32::try_from((self.size() - at).min(1 << 30))?;
-            match self.ask(&Request::Status { offset: at, length })? {
-                Reply::Status(part) => {
-                    let sum: u64 = part.iter().map(|run| u64::from(run.length)).sum();
-                    ensure!(sum > 0 && at + sum <= self.size(), "runs of {sum} bytes at {at}");
-                    ensure!(part.iter().all(|run| run.length > 0), "an empty run");
-                    at += sum;
-                    runs.extend(part);
-                }
-                other => bail!("block status at {at}: {other:?}"),
-            }
-        }
-        Ok(runs)
-    }
-
-    /// Ends the connection as the specification wants it.
-    pub fn disconnect(mut self) -> Result<()> {
-        let cookie = self.next_cookie;
-        self.put(DISCONNECT, 0, cookie, 0, 0, &[])
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use hindsight_tests::client::Client;
 use hindsight_tests::command::skips_without_root;
 use hindsight_tests::disk::wait_until;
 use hindsight_tests::iscsi::Iscsi;
@@ -34,18 +35,19 @@ impl Drop for Peer {
     }
 }
 
-/// Random writes, zeroes, flushes and reads, 20 in flight, compared with a copy in memory.
-fn exercise(socket: &Path, export: &str) -> Result<()> {
-    let mut link = Nbd::connect(socket, export)?;
-    ensure!(link.size() == 8 << 20 && !link.is_read_only() && link.has_status());
+/// Random writes, flushes and reads, 20 in flight, zeroes too where `zeroes`, compared with a copy
+/// in memory, which is returned.
+fn exercise(link: &mut dyn Client, zeroes: bool) -> Result<Vec<u8>> {
+    ensure!(link.size() == 8 << 20 && !link.is_read_only(), "{} bytes", link.size());
+    let unit = link.unit();
     let mut random = Random::new(7);
-    let mut copy = vec![0u8; 8 << 20];
+    let mut copy = link.read(0, 8 << 20)?;
     for _ in 0..20 {
         for slot in 0..20 {
-            let offset = slot * 400_000 + random.below(1000);
-            let length = random.between(1, 300_000);
+            let offset = (slot * 400_000 + random.below(1000)) / unit * unit;
+            let length = random.between(1, 300_000).next_multiple_of(unit);
             let range = usize::try_from(offset)?..usize::try_from(offset + length)?;
-            if random.chance(20) {
+            if zeroes && random.chance(20) {
                 copy[range].fill(0);
                 let length = u32::try_from(length)?;
                 link.send(&Request::Zero { offset, length, no_hole: false, fast: false })?;
@@ -62,6 +64,13 @@ fn exercise(socket: &Path, export: &str) -> Result<()> {
         link.demand(&Request::Flush)?;
     }
     ensure!(link.read(0, 8 << 20)? == copy, "other bytes than were written");
+    Ok(copy)
+}
+
+fn exercise_nbd(socket: &Path, export: &str) -> Result<()> {
+    let mut link = Nbd::connect(socket, export)?;
+    let copy = exercise(&mut link, true)?;
+    ensure!(link.has_status(), "no base:allocation");
     let mut at = 0;
     for run in link.status()? {
         let end = at + run.length as usize;
@@ -79,7 +88,7 @@ fn the_client_agrees_with_nbdkit() -> Result<()> {
     let mut command = Command::new("nbdkit");
     command.arg("--foreground").arg("-U").arg(&socket).args(["memory", "8M"]);
     let _peer = Peer::start(&mut command, &socket)?;
-    exercise(&socket, "")
+    exercise_nbd(&socket, "")
 }
 
 #[test]
@@ -91,7 +100,7 @@ fn the_client_agrees_with_qemu_nbd() -> Result<()> {
     command.args(["--persistent", "--format=raw", "--export-name=disk", "--socket"]).arg(&socket);
     let _peer = Peer::start(command.arg(&image), &socket)?;
     ensure!(hindsight_tests::nbd::list(&socket)? == ["disk"]);
-    exercise(&socket, "disk")
+    exercise_nbd(&socket, "disk")
 }
 
 #[test]
@@ -107,28 +116,10 @@ fn the_client_tells_refusals_from_failures() -> Result<()> {
     Ok(())
 }
 
-/// Writes, flushes and reads, 20 in flight, of which the longest do not fit in one burst.
-fn exercise_initiator(uri: &str, has_digests: bool) -> Result<()> {
+fn exercise_iscsi(uri: &str, has_digests: bool) -> Result<()> {
     let mut link = Iscsi::connect(uri, has_digests)?;
-    ensure!(link.size() == 8 << 20 && !link.is_read_only(), "{} bytes", link.size());
-    let mut random = Random::new(8);
-    let mut copy = link.read(0, 8 << 20)?;
-    for _ in 0..10 {
-        for slot in 0..20 {
-            let (offset, length) = (slot * 800 + random.below(8), random.between(1, 700));
-            let (offset, length) = (offset * 512, length * 512);
-            let range = usize::try_from(offset)?..usize::try_from(offset + length)?;
-            random.fill(&mut copy[range.clone()]);
-            let bytes = copy[range].to_vec();
-            link.send(&Request::Write { offset, bytes, fua: slot == 3 })?;
-        }
-        for _ in 0..20 {
-            let completion = link.wait()?;
-            ensure!(matches!(completion.reply, Reply::Done), "{completion:?}");
-        }
-        link.demand(&Request::Flush)?;
-    }
-    ensure!(link.read(0, 8 << 20)? == copy, "other bytes than were written");
+    // tgt wants a block of data with WRITE SAME.
+    exercise(&mut link, false)?;
     let beyond = link.ask(&Request::Read { offset: 8 << 20, length: 512 })?;
     ensure!(matches!(beyond, Reply::Error(EINVAL)), "{beyond:?}");
     link.log_out()
@@ -143,7 +134,7 @@ fn the_initiator_agrees_with_tgt() -> Result<()> {
     let disk = folder.path().join("disk");
     std::fs::File::create(&disk)?.set_len(8 << 20)?;
     let tgt = Tgt::start(&disk)?;
-    exercise_initiator(tgt.uri(), false)?;
+    exercise_iscsi(tgt.uri(), false)?;
     tgt.set_digests()?;
-    exercise_initiator(tgt.uri(), true)
+    exercise_iscsi(tgt.uri(), true)
 }

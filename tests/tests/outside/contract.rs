@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use hindsight_tests::client::Client;
 use hindsight_tests::http::{Answer, escape};
 use hindsight_tests::nbd::{EINVAL, ENOSPC, Reply, Request};
 use hindsight_tests::random::Random;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use hindsight_tests::client::Client;
 use hindsight_tests::command::{call, skips_without_root};
 use hindsight_tests::disk::wait_until;
 use hindsight_tests::nbd::{ENOSPC, Reply, Request};

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use hindsight_tests::client::Client;
 use hindsight_tests::command::{self, skips_without_root};
 use hindsight_tests::disk::Disk;
 use hindsight_tests::image::Image;

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use hindsight_tests::client::Client;
 use hindsight_tests::nbd::{Reply, Request};
 use hindsight_tests::{certificates, command};
 use serde_json::{Value, json};

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use hindsight_tests::client::Client;
 use hindsight_tests::command::{self, call, signal};
 use hindsight_tests::nbd::Request;
 use hindsight_tests::server::{Server, program};

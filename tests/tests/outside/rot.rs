@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
+use hindsight_tests::client::Client;
 use hindsight_tests::command;
 use hindsight_tests::image::Image;
 use hindsight_tests::nbd::{Reply, Request};
