@@ -385,11 +385,11 @@ impl Inner {
             // Somebody removed it: a kill would take what waits from now on.
             self.lock().is_closing = true;
         }
-        let (waits, is_closing) = {
+        let (waits, is_over) = {
             let mut table = self.lock();
-            (table.tick(), table.is_closing)
+            (table.tick(), table.is_over())
         };
-        if is_closing && !waits {
+        if is_over {
             self.leave();
         }
         waits

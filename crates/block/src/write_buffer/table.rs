@@ -316,6 +316,11 @@ impl Table {
         self.is_wanted && !self.is_closing && self.free.len() < free
     }
 
+    /// Whether nothing waits, and nothing will: a write that has a slot pinned may still.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_closing && self.dirty == 0 && self.slots.iter().all(|slot| slot.pins == 0)
+    }
+
     pub(super) fn slot_count(&self) -> usize {
         self.slots.len()
     }

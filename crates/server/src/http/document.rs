@@ -224,7 +224,8 @@ fn narrow(name: &str, schema: &mut Value) {
         _ => false,
     };
     if is(schema, "array") {
-        schema["minItems"] = json!(1);
+        // No names of initiators are all of them.
+        schema["minItems"] = json!(u8::from(name != "allow"));
         schema["maxItems"] = json!(256);
         return narrow("name", &mut schema["items"]);
     }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Error, ErrorKind, Result};
 
 /// Names of initiators that one volume allows.
-const ALLOWED_MAX: usize = 64;
+const ALLOWED_MAX: usize = 256;
 /// Bytes of a name of an initiator or a user.
 const NAME_BYTES_MAX: usize = 223;
 /// Bytes of a secret: 96 bits are the least (RFC 7143), and Windows takes no more than 16 bytes.
@@ -130,7 +130,7 @@ impl Access {
             return wrong("that is no name", "1 to 223 characters of ASCII, without blanks");
         }
         if self.allow.len() > ALLOWED_MAX {
-            return wrong("too many initiators", "64 at most; none are all");
+            return wrong("too many initiators", "256 at most; none are all");
         }
         Ok(())
     }
