@@ -85,7 +85,7 @@ struct Inner {
     turn: Mutex<()>,
     /// Why it is not used.
     off: Mutex<Option<String>>,
-    /// Its memory was removed, and the mark after it.
+    /// Its memory was removed, and its mark was to be.
     has_left: AtomicBool,
 }
 
@@ -357,7 +357,16 @@ impl Inner {
         if has_others && turn.is_none() {
             return false;
         }
-        let Some((slot, piece)) = self.lock().next_listed() else { return false };
+        let (next, is_over) = {
+            let mut table = self.lock();
+            (table.next_listed(), table.is_over())
+        };
+        let Some((slot, piece)) = next else {
+            if is_over {
+                self.leave(memory);
+            }
+            return false;
+        };
         // A failure is kept, and told to the next who writes or syncs.
         let _ = self.write_slot(&*memory.slots, slot, piece);
         true
@@ -385,19 +394,12 @@ impl Inner {
             // Somebody removed it: a kill would take what waits from now on.
             self.lock().is_closing = true;
         }
-        let (waits, is_over) = {
-            let mut table = self.lock();
-            (table.tick(), table.is_over())
-        };
-        if is_over {
-            self.leave();
-        }
-        waits
+        self.lock().tick()
     }
 
-    /// Nothing waits any more, nor will: the media have no mark from now on, once.
-    fn leave(&self) {
-        let Some(memory) = self.memory.get() else { return };
+    /// Takes the mark of a memory away that somebody removed, as nothing waits nor will. That is
+    /// tried once: after a sync that failed the media may lack what they were given.
+    fn leave(&self, memory: &Memory) {
         if !self.has_left.swap(true, Ordering::AcqRel) && self.sync().is_ok() {
             mark::end(&*self.below, &*self.shared.memories, &memory.mark);
         }

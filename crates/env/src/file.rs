@@ -28,7 +28,8 @@ const TELL_HOLES: [u64; 4] = [0x0102_1994, 0xef53, 0x5846_5342, 0x9123_683e];
 
 /// File systems on which space that was reserved is there, and writes past the page cache are what
 /// they say: ext4 and XFS. One that copies on write takes new space for the same place.
-const WRITE_DIRECT: [u64; 2] = [EXT4, 0x5846_5342];
+const WRITE_DIRECT: [u64; 2] = [EXT4, XFS];
+const XFS: u64 = 0x5846_5342;
 /// ext2 and ext3 call themselves the same.
 const EXT4: u64 = 0xef53;
 /// A file that ext4 keeps in extents.
@@ -311,9 +312,11 @@ impl Media for FileMedia {
         match rustix::fs::fallocate(&*self.file, FallocateFlags::empty(), offset, length_bytes) {
             // A block device has its space already; some file systems cannot reserve.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NODEV) => Ok(()),
-            // XFS wants room for a whole range before it looks at what the range has.
+            // XFS wants room for a whole range before it looks at what the range has. Elsewhere a
+            // range that has its blocks may need others to be written over.
             Err(rustix::io::Errno::NOSPC)
-                if is_mapped(&self.file, offset, length_bytes).unwrap_or(false) =>
+                if is_on(&self.file, XFS)
+                    && is_mapped(&self.file, offset, length_bytes).unwrap_or(false) =>
             {
                 Ok(())
             }
@@ -333,6 +336,11 @@ impl Media for FileMedia {
     fn name(&self) -> &str {
         &self.name
     }
+}
+
+/// Whether a file is on a file system of this kind.
+fn is_on(file: &File, kind: u64) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|found| u64::try_from(found.f_type) == Ok(kind))
 }
 
 /// The length of a file or block device.

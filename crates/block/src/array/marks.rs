@@ -96,10 +96,9 @@ impl Marks {
         self.gate.write()
     }
 
-    /// Puts another layer over the stack, which is this one with it. Writers are kept out.
+    /// Puts a layer over what is there; `stack` says what the whole is then. Writers are kept out:
+    /// they see the layer and whether writes are marked together.
     pub(super) fn put_over(&self, top: Arc<dyn BlockDevice>, stack: &Stack) {
-        // Who sees the part marks what is written there. Where nothing had copies nobody marked
-        // before: that was in the old part, which needs no marks.
         self.has_copies.store(stack.has_copies(), Ordering::SeqCst);
         self.has_parity.store(stack.has_parity(), Ordering::SeqCst);
         self.top.put_over(top);

@@ -172,12 +172,12 @@ impl MemberDevice {
         length_bytes: u64,
         request: impl FnOnce(&dyn BlockDevice, u64) -> Result<T>,
     ) -> Result<T> {
-        let at = self.check(operation, offset, length_bytes)?;
+        let at = self.address(operation, offset, length_bytes)?;
         self.ask(operation, at, length_bytes, |device| request(device, at))
     }
 
     /// Where a range of what is after the area begins on the device.
-    fn check(&self, operation: Operation, offset: u64, length_bytes: u64) -> Result<u64> {
+    fn address(&self, operation: Operation, offset: u64, length_bytes: u64) -> Result<u64> {
         if offset.checked_add(length_bytes).is_none_or(|end| end > self.data_bytes()) {
             let (kind, range) = (DeviceErrorKind::OutOfRange, (offset, length_bytes));
             return Err(DeviceError::new(kind, operation, range, self.path(), "beyond the end"));
@@ -193,7 +193,7 @@ impl MemberDevice {
         length_bytes: u64,
         request: impl Fn(&dyn BlockDevice, u64) -> Result<()>,
     ) -> Result<()> {
-        let at = self.check(operation, offset, length_bytes)?;
+        let at = self.address(operation, offset, length_bytes)?;
         let range = (at, length_bytes);
         self.ask_both(|place, successor| {
             let _shared = successor.map(|successor| successor.gates.share(at, length_bytes));
@@ -294,7 +294,7 @@ impl BlockDevice for MemberDevice {
     }
 
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
-        let at = self.check(Operation::Discard, offset, length_bytes)?;
+        let at = self.address(Operation::Discard, offset, length_bytes)?;
         let discard = |device: &dyn BlockDevice| device.discard(at, length_bytes);
         self.ask_both(|place, successor| match successor {
             Some(successor) => self.discard_both(place, successor, (at, length_bytes)),

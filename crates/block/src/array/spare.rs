@@ -1,10 +1,11 @@
 //! A device that waits to take a member's place.
 
+use std::io::IoSlice;
 use std::sync::Arc;
 
 use format::label::{AREA_BYTES, Member, MemberStanding, PATH_BYTES_MAX};
 
-use crate::BlockDevice;
+use crate::{BlockDevice, Result};
 
 /// A device that waits.
 #[derive(Clone)]
@@ -30,6 +31,12 @@ impl Spare {
             path: noted(&self.path),
         }
     }
+}
+
+/// Makes the first MiB of what was a member or a spare blank: labels, and the mark of a write
+/// buffer.
+pub(super) fn wipe(device: &dyn BlockDevice) -> Result<()> {
+    device.write_durable(0, &[IoSlice::new(&vec![0; AREA_BYTES as usize])])
 }
 
 /// A path as a label notes it.

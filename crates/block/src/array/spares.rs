@@ -13,7 +13,7 @@ use super::candidate::refused;
 use super::grow::{check_free, check_length};
 use super::replace::can_be_replaced;
 use super::shared::Shared;
-use super::spare::Spare;
+use super::spare::{Spare, wipe};
 use crate::{ArrayError, BlockDevice, Candidate};
 
 /// A spare, as it stands.
@@ -92,12 +92,7 @@ impl Array {
             }
         }
         shared.forget_row(&mut book, &spare)?;
-        // Its labels, and the mark of a write buffer.
-        let zeros = vec![0; AREA_BYTES as usize];
-        let wiped = match &spare.device {
-            Some(device) => device.write_durable(0, &[IoSlice::new(&zeros)]),
-            None => Ok(()),
-        };
+        let wiped = spare.device.as_ref().map_or(Ok(()), |device| wipe(&**device));
         // It is a spare no more, whatever is on it.
         let detail = wiped.err().map_or_else(String::new, |error| format!("not wiped: {error}"));
         shared.note("spare-removed", path, detail);

@@ -89,12 +89,17 @@ impl MirrorDevice {
             .min_by_key(|&side| self.reads_in_flight[side].load(Ordering::Relaxed))
     }
 
+    /// A read of a side, which keeps others away from it.
+    fn counted<T>(&self, side: usize, read: impl FnOnce() -> T) -> T {
+        self.reads_in_flight[side].fetch_add(1, Ordering::Relaxed);
+        let outcome = read();
+        self.reads_in_flight[side].fetch_sub(1, Ordering::Relaxed);
+        outcome
+    }
+
     /// Reads from a side if it is in, and stays so.
     fn read_side(&self, side: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.reads_in_flight[side].fetch_add(1, Ordering::Relaxed);
-        let outcome = self.sides.read(side, offset, buffer);
-        self.reads_in_flight[side].fetch_sub(1, Ordering::Relaxed);
-        if outcome? {
+        if self.counted(side, || self.sides.read(side, offset, buffer))? {
             return Ok(());
         }
         let range = (offset, buffer.len() as u64);
@@ -169,7 +174,7 @@ impl MirrorDevice {
     fn read_first(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let mut failure = None;
         for side in self.sides.all_in() {
-            match self.sides.read_or_hole(side, offset, buffer) {
+            match self.counted(side, || self.sides.read_or_hole(side, offset, buffer)) {
                 Ok(true) => return Ok(side),
                 Ok(false) => {}
                 Err(error) => failure = Some(error),

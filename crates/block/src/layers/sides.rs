@@ -108,7 +108,7 @@ impl Sides {
         Sides { layer, sides, keeper, together: Arc::new(InTurn) }
     }
 
-    /// The same, which are asked in this way for what each takes its time for.
+    /// The same, which are asked to flush, and for what else takes its time, in this way.
     pub fn asked(self, together: Arc<dyn Together>) -> Sides {
         Sides { together, ..self }
     }
@@ -211,11 +211,11 @@ impl Sides {
     /// Writes to a side unless it is out; one that fails it is put out.
     pub fn write(&self, side: usize, at: u64, bytes: &[u8]) -> Result<()> {
         let request = |device: &dyn BlockDevice| device.write_at(at, &[IoSlice::new(bytes)]);
-        self.ask(side, request)
+        self.ask_to_write(side, request)
     }
 
     /// Has a side that is not out write something; one that fails it is put out.
-    pub fn ask(
+    pub fn ask_to_write(
         &self,
         side: usize,
         request: impl FnOnce(&dyn BlockDevice) -> Result<()>,

@@ -113,6 +113,12 @@ pub(super) fn begin(media: &dyn Media, shared: &Shared) -> Result<Option<Memory>
     let mark = Mark { tag: owner.tag, boot: shared.memories.boot() };
     // A power cut may take it, and takes the memory as well.
     match media.write_at(OFFSET, &[IoSlice::new(&mark.encode())]) {
+        // They may have stopped to be a member's meanwhile, and are to be blank then.
+        Ok(()) if !has_label(media) => {
+            let _ = unmark(media);
+            let _ = shared.memories.remove(mark.tag);
+            Ok(None)
+        }
         Ok(()) => Ok(Some(Memory { slots, mark })),
         Err(e) => {
             // Nothing is in it yet, whatever became of the mark.

@@ -78,8 +78,13 @@ fn a_spare_that_is_missing_hinders_nobody_and_one_that_was_taken_away_is_blank()
     array.add_spare(candidate("t", &other), 72).expect("a spare");
     let error = refusal(array.remove_spare("a"));
     assert!(error.contains("no spare"), "{error}");
+    let removed = candidate("t", &other).device.expect("there");
+    // As a write buffer does.
+    removed.write_at(format::write_buffer::OFFSET, &[IoSlice::new(&[7; 64])]).expect("marked");
     array.remove_spare("t").expect("taken away");
-    assert!(!hindsight_block::has_label(&*candidate("t", &other).device.expect("there")));
+    let mut area = vec![1; MIB as usize];
+    removed.read_at(0, &mut area).expect("read");
+    assert!(area.iter().all(|&byte| byte == 0), "it is blank");
     array.close().expect("closed");
     drop(array);
 

@@ -5,14 +5,14 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use format::label::{AREA_BYTES, Member, MemberStanding};
+use format::label::{Member, MemberStanding};
 
 use super::{LANES, STEP_BYTES, STEPS_MAX, Upkeep};
 use crate::array::book::Book;
 use crate::array::candidate::refused;
 use crate::array::member::{Counters, MemberDevice};
 use crate::array::shared::Shared;
-use crate::array::spare::{Spare, noted};
+use crate::array::spare::{Spare, noted, wipe};
 use crate::array::spares::label_spare;
 use crate::array::successor::{Fault, Successor};
 use crate::together::ask_all;
@@ -55,10 +55,7 @@ impl Upkeep {
 
     /// Copies some of what successors have still to get; false when there is nothing to do.
     pub(in crate::array) fn copy_some(&self, goes_on: &(dyn Fn() -> bool + Sync)) -> Result<bool> {
-        if self.shared.is_torn() {
-            return Ok(false);
-        }
-        if self.let_go()? {
+        if self.shared.is_torn() || self.let_go()? {
             return Ok(!self.shared.is_torn());
         }
         let members = self.shared.members().into_iter().enumerate();
@@ -155,9 +152,8 @@ impl Upkeep {
         shared.tell(number, "member-replaced", how);
         drop(book);
         // It is nobody, and misses what is written from now on.
-        let zeros = vec![0; AREA_BYTES as usize];
         let device = device.expect("a member that works is there");
-        if let Err(error) = device.write_durable(0, &[IoSlice::new(&zeros)]) {
+        if let Err(error) = wipe(&*device) {
             shared.note("member-ignored", &path, format!("not wiped: {error}"));
         }
         Ok(())

@@ -5,7 +5,8 @@
 //! 2. Nobody computes from rows while they are written in place with their parity: whoever writes a
 //!    stripe in place holds its gate alone.
 //!
-//! Deliberately unaware of the journal and of when anything is written.
+//! Deliberately unaware of when a record of the journal begins, is synced or goes to its place: the
+//! slots that rows are read through are told here.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

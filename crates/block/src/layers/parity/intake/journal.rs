@@ -299,7 +299,7 @@ impl Intake {
         for (side, got) in journal.got.iter().enumerate() {
             let is_first = got.1 == 0 || got.0 != self.sides().absences(side);
             if is_first && self.sides().standing(side) == Standing::Stale {
-                self.sides().ask(side, |device| clear_areas(device, &self.layout))?;
+                self.sides().ask_to_write(side, |device| clear_areas(device, &self.layout))?;
             }
         }
         Ok(())

@@ -125,8 +125,8 @@ impl Rows {
     }
 
     /// Heals a part of one chunk. Only the chunk itself is written: where the others are wrong
-    /// about it, nobody here knows which of them. Nothing goes from the journal to its place
-    /// meanwhile.
+    /// about it, nobody here knows which of them. The caller holds the journal, so that nothing
+    /// goes from it to its place meanwhile.
     pub fn heal_part(&self, part: &Part, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
         let _alone = self.gate_alone(part.stripe);
         let cells = self.layout.cells(part.chunk, &part.within);
