@@ -277,9 +277,6 @@ impl Placement {
                 Some((slab, false)) => Some(slab + 1),
                 Some((slab, true)) if current.has_slab(slab) => Some(slab + 1),
                 Some((slab, true)) => {
-                    if !self.has_plenty_of_room() {
-                        return Ok(false);
-                    }
                     self.grow(current, slab, 1)?;
                     // Without a zone it is tried again.
                     if !current.has_slab(slab) {

@@ -136,6 +136,8 @@ impl Placement {
             for slab in current.slab_of(blocks.start)..=current.slab_of(blocks.end - 1) {
                 let is_ready = match may_wait {
                     true => current.has_slab(slab),
+                    // It gets none.
+                    false if !current.has_slab(slab) => self.zones_for_places() == 0,
                     false => current.is_ready(slab, &blocks),
                 };
                 if is_ready {
@@ -207,10 +209,17 @@ impl Placement {
         Ok(())
     }
 
+    /// Zones that places may take. A quarter of the pool is left to the log, which does without
+    /// places as places do not without it: a block of each slab, written at random, would take all
+    /// of it. So is what work that can wait leaves alone.
+    pub(crate) fn zones_for_places(&self) -> u32 {
+        let store = &self.core.store;
+        let ((_, free, reserve), total) = (store.zone_counts(), store.zone_count());
+        free.saturating_sub((total / 4).max(reserve + total / 8))
+    }
+
     /// Takes a slab, and some that follow it as there are more of them already. Without room there
-    /// is none: the log has what would be in it. A quarter of the pool is left to the log, which
-    /// does without places as places do not without it: a block of each slab, written at random,
-    /// would take all of it.
+    /// is none: the log has what would be in it.
     pub(crate) fn grow(
         &self,
         current: &Arc<CurrentStore>,
@@ -220,12 +229,9 @@ impl Placement {
         let _growing = current.growing.lock();
         let store = &self.core.store;
         let last = current.slab_of(self.size_bytes().div_ceil(BLOCK_BYTES).saturating_sub(1));
-        let ((_, free, _), total) = (store.zone_counts(), store.zone_count());
-        if free <= total / 4 {
-            return Ok(());
-        }
-        let most = if free > total / 2 { slabs_max } else { 1 };
-        let wanted = current.slab_count().clamp(1, most);
+        let free = self.zones_for_places();
+        let most = if free > store.zone_count() / 4 { slabs_max } else { 1 };
+        let wanted = current.slab_count().clamp(1, most).min(free as usize);
         let mut slabs = Vec::new();
         for slab in (slab..=last.max(slab)).take(wanted).take_while(|&s| !current.has_slab(s)) {
             match store.allocate_zone(Purpose::Data) {

@@ -19,7 +19,7 @@ use crate::retention::grace::GRACE_NS;
 use crate::retention::groups::Groups;
 use crate::retention::moments::Moments;
 use crate::retention::pins::Pins;
-use crate::types::{DeletedVolume, Deletion};
+use crate::types::{Access, DeletedVolume, Deletion};
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
@@ -291,6 +291,7 @@ impl Groups {
             record.name = String::new();
             record.conversion = None;
             record.trash = None;
+            record.access = Access::default();
             tx.remove_pins(volume.id)?;
             volume.compactions.remove_all(volume.id, &tx)?;
             let groups = self.groups_without(volume.id, &tx)?;

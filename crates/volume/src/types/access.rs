@@ -126,6 +126,9 @@ impl Access {
                 && name.bytes().all(|byte| byte.is_ascii_graphic())
         };
         let users = [&self.chap, &self.mutual].into_iter().flatten().map(|one| &one.user);
+        if users.clone().any(|name| name == "none") {
+            return wrong("no user is called `none`", "that means that nothing is to be proved");
+        }
         if !users.chain(&self.allow).all(|name| is_name(name)) {
             return wrong("that is no name", "1 to 223 characters of ASCII, without blanks");
         }
@@ -137,9 +140,8 @@ impl Access {
 
     /// Whether a secret proves one side here and the other there.
     pub(crate) fn reflects(&self, other: &Access) -> bool {
-        let secret = |one: &Option<Credential>| one.as_ref().map(|one| one.secret.clone());
-        let (own, others) = (secret(&self.chap), secret(&other.mutual));
-        own.is_some() && own == others
+        let both = self.chap.as_ref().zip(other.mutual.as_ref());
+        both.is_some_and(|(own, others)| own.secret == others.secret)
     }
 }
 

@@ -224,6 +224,7 @@ impl Volumes {
                 if let Some((name, _)) = &mut record.cloned_from {
                     origin.name().clone_into(name);
                 }
+                record.access = origin.access();
                 (Some(branch), source)
             }
             Origin::File(source) => (None, Some(source)),

@@ -513,7 +513,7 @@ fn a_pool_without_room_says_so_or_waits() {
     volume.change(&to(Architecture::SplitStream)).expect("a small one fits");
     (0..200).for_each(|_| _ = rig.step());
     let waits = volume.info().expect("info").conversion;
-    assert!(waits.is_some(), "less than an eighth is free");
+    assert!(waits.is_some(), "less than a quarter is free");
     rig.pool().delete_volume("big").expect("deleted");
     drop((big, volume));
     let volume = rig.restart();

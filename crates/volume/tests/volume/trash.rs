@@ -4,8 +4,8 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use hindsight_volume::{
-    Budget, CacheChange, Deletion, ErrorKind, Granularity, KeepRules, KeptFor, Pool, ScheduleSpec,
-    VolumeChange, WriteOp,
+    AccessChange, Budget, CacheChange, Credential, Deletion, ErrorKind, Granularity, KeepRules,
+    KeptFor, Pool, ScheduleSpec, Secret, VolumeChange, WriteOp,
 };
 use sim::{Failure, Op};
 use units::{Moment, Seq, Span, Timing, WallTime};
@@ -92,6 +92,31 @@ fn what_was_deleted_comes_back_whole_after_a_kill() {
     assert_eq!(audited(&pool, "volume-delete").len(), 1);
     assert_eq!(audited(&pool, "volume-undelete").len(), 1);
     pool.verify_invariants().expect("sound");
+}
+
+#[test]
+fn a_volume_that_is_deleted_for_good_keeps_no_secrets() {
+    let rig = Rig::new(64 << 20, 256 << 10);
+    let pool = rig.open();
+    make(&pool, Granularity::EveryWrite, 1 << 60);
+    let credential = |user: &str| {
+        let secret = Secret::new("of-twelve-bytes".to_owned()).expect("it fits");
+        Some(Some(Credential { user: user.to_owned(), secret }))
+    };
+    let chap = AccessChange { chap: credential("me"), ..AccessChange::default() };
+    let mutual = AccessChange { mutual: credential("store"), ..AccessChange::default() };
+    pool.set_access("v", &chap).expect("set");
+    // A clone needs the past of the volume, which so stays under no name.
+    pool.clone_volume("v", &Moment::Latest, "clone").expect("cloned");
+    assert!(pool.volume("clone").expect("there").access().chap.is_some(), "that of its origin");
+    let open = AccessChange { chap: Some(None), ..AccessChange::default() };
+    pool.set_access("clone", &open).expect("set");
+    let reflected = pool.set_access("clone", &mutual).map(drop).expect_err("it is v's");
+    assert_eq!(reflected.kind, ErrorKind::Invalid);
+    let id = discard(&pool, "v", false);
+    pool.set_access("clone", &mutual).map(drop).expect_err("it may come back");
+    pool.empty_trash(id, false).expect("emptied");
+    pool.set_access("clone", &mutual).expect("nobody has it");
 }
 
 #[test]
