@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::connection::{Session, State};
+use super::connection::{InFlight, Session, State};
 use super::pdu::{
     ASYNC, DATA_IN, DATA_OUT, FINAL, IMMEDIATE, LOGOUT_RESPONSE, NO_TAG, NOP_IN, NOP_OUT, Pdu, R2T,
     RESPONSE,
@@ -95,20 +95,16 @@ impl Answers {
 
     fn data(&self, state: &mut State, pdu: &Pdu) -> Result<Option<Completion>> {
         let in_flight = state.in_flight.get_mut(&pdu.tag()).context("data of no command")?;
-        let at = pdu.get(40) as usize;
-        let part = in_flight.read.get_mut(at..at + pdu.data.len());
-        part.context("data beyond what was asked for")?.copy_from_slice(&pdu.data);
+        let (at, wanted) = (pdu.get(40) as usize, in_flight.command.reads as usize);
+        ensure!(at == in_flight.read.len(), "data at {at}, not {}", in_flight.read.len());
+        in_flight.read.extend(&pdu.data);
+        ensure!(in_flight.read.len() <= wanted, "data beyond what was asked for");
         if pdu.flags() & 1 == 0 {
             return Ok(None);
         }
         ensure!(pdu.header[3] == GOOD, "data with status {:#x}", pdu.header[3]);
-        let mut ended = state.in_flight.remove(&pdu.tag()).expect("it was there");
-        // Fewer bytes than were asked for.
-        if pdu.flags() & 2 != 0 {
-            let missing = pdu.get(44) as usize;
-            ended.read.truncate(ended.read.len().saturating_sub(missing));
-        }
-        Ok(Some(Completion { cookie: pdu.tag().into(), reply: Reply::Bytes(ended.read) }))
+        let ended = state.in_flight.remove(&pdu.tag()).expect("it was there");
+        Ok(Some(Completion { cookie: pdu.tag().into(), reply: whole(ended, pdu)? }))
     }
 
     fn response(
@@ -123,8 +119,11 @@ impl Answers {
             Ok(None)
         };
         let reply = match pdu.header[3] {
-            GOOD if ended.command.reads > 0 => Reply::Bytes(ended.read),
-            GOOD => Reply::Done,
+            GOOD if ended.command.reads > 0 => whole(ended, pdu)?,
+            GOOD => {
+                ensure!(pdu.flags() & 6 == 0, "good, but for {} bytes", pdu.get(44));
+                Reply::Done
+            }
             BUSY | TASK_SET_FULL => {
                 drop(state);
                 thread::sleep(PAUSE);
@@ -175,6 +174,14 @@ impl Answers {
         out.set(28, state.exp_stat_sn);
         self.session.put(out);
     }
+}
+
+/// All that a read was to have, but for what its status says is missing.
+fn whole(ended: InFlight, status: &Pdu) -> Result<Reply> {
+    let missing = if status.flags() & 2 == 0 { 0 } else { status.get(44) as usize };
+    let (had, wanted) = (ended.read.len(), ended.command.reads as usize);
+    ensure!(had + missing == wanted, "{had} of {wanted} bytes, {missing} are told of");
+    Ok(Reply::Bytes(ended.read))
 }
 
 /// The key and the code of a sense.

@@ -35,7 +35,7 @@ pub(super) struct Agreed {
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub command: Command,
-    /// What it has read so far.
+    /// What it has read so far: bytes come in order.
     pub read: Vec<u8>,
 }
 
@@ -80,8 +80,7 @@ impl Session {
         let immediate = self.agreed.first_burst.min(self.agreed.segment_max);
         pdu.data = command.data[..command.data.len().min(immediate)].to_vec();
         state.cmd_sn = state.cmd_sn.wrapping_add(1);
-        let read = vec![0; command.reads as usize];
-        state.in_flight.insert(tag, InFlight { command, read });
+        state.in_flight.insert(tag, InFlight { command, read: Vec::new() });
         self.put(pdu);
     }
 }

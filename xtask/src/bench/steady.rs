@@ -48,6 +48,8 @@ pub fn writes(options: &Options) -> Result<Report> {
     let file = options.directory.join("direct.img");
     let size = options.size_bytes.to_string();
     program::run(std::process::Command::new("fallocate").args(["-l", &size]).arg(&file))?;
+    let whole = Pattern { name: "fill", arguments: &["--rw=write", "--bs=1m", "--iodepth=8"] };
+    fio::run_directly(&file, &whole, options.size_bytes, Amount::Once)?;
     let others = [Peer::NbdkitFile.start(options)?, Peer::Qcow.start(options)?];
     for server in &others {
         fio::fill(&server.uri(""), options.size_bytes)?;
