@@ -65,6 +65,9 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
     let allow = match &args.allow[..] {
         [] => None,
         [all] if all == "all" => Some(Vec::new()),
+        some if some.iter().any(|name| name == "all") => {
+            return Err(Failure::usage("--allow all stands alone").into());
+        }
         some => Some(some.to_vec()),
     };
     let change = ChangeTarget {
@@ -94,14 +97,14 @@ fn credential(
     match (user, file) {
         (None, None) => Ok(None),
         (Some("none"), None) => Ok(Some(None)),
-        (Some(user), Some(file)) => {
+        (Some(user), Some(file)) if user != "none" => {
             let read = fs::read_to_string(file);
             let text = read.with_context(|| format!("{} cannot be read", file.display()))?;
             let secret = text.trim_end_matches(['\r', '\n']).to_owned();
             Ok(Some(Some(ChapCredential { user: user.to_owned(), secret })))
         }
         _ => {
-            let what = format!("--{which}-user and --{which}-secret-file go together");
+            let what = format!("--{which}-user NAME and --{which}-secret-file go together");
             Err(Failure::usage(what).into())
         }
     }

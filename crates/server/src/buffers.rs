@@ -32,7 +32,7 @@ pub(crate) use chain::Chain;
 pub(crate) use metrics::BuffersCollector;
 
 /// Data bytes of the buffers of each class.
-const CLASS_BYTES: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
+pub(crate) const CLASS_BYTES: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
 /// Eighths of the memory that each class has.
 const CLASS_EIGHTHS: [usize; 3] = [1, 1, 6];
 /// Room before the data, where the header of a reply is put.
@@ -146,10 +146,9 @@ impl Buffers {
         }
     }
 
-    /// Bytes of the buffers of the largest size.
-    pub(crate) fn large_bytes(&self) -> usize {
-        let last = CLASS_BYTES.len() - 1;
-        self.classes[last].count * CLASS_BYTES[last]
+    /// Bytes of all buffers of a size.
+    pub(crate) fn class_bytes(&self, class: usize) -> usize {
+        self.classes[class].count * CLASS_BYTES[class]
     }
 
     /// Whether memory is kept from request to request.
@@ -229,6 +228,30 @@ impl Drop for Buffer {
     }
 }
 
+/// The buffers that bytes of a volume take.
+pub(crate) struct Share {
+    /// Which size they have.
+    pub(crate) class: usize,
+    count: usize,
+    first_bytes: usize,
+}
+
+impl Share {
+    pub(crate) fn of(offset: u64, length: usize) -> Share {
+        let last = CLASS_BYTES.len() - 1;
+        let class = CLASS_BYTES.iter().position(|&bytes| length <= bytes).unwrap_or(last);
+        let size = CLASS_BYTES[class];
+        // Where one buffer ends and the next begins a block does too.
+        let first_bytes = if length <= size { length } else { size - skew(offset) };
+        Share { class, count: 1 + (length - first_bytes).div_ceil(size), first_bytes }
+    }
+
+    /// All bytes of them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.count * CLASS_BYTES[self.class]
+    }
+}
+
 /// Where a connection takes its buffers.
 pub(crate) struct Taker {
     buffers: Arc<Buffers>,
@@ -280,12 +303,8 @@ impl Taker {
     /// Buffers for `length` bytes from `offset` of a volume. `None`: the connection is woken when
     /// some are given back, and shall then ask again.
     pub(crate) fn take(&mut self, purpose: Purpose, offset: u64, length: usize) -> Option<Chain> {
-        let last = CLASS_BYTES.len() - 1;
-        let class = CLASS_BYTES.iter().position(|&bytes| length <= bytes).unwrap_or(last);
+        let Share { class, count, first_bytes } = Share::of(offset, length);
         let size = CLASS_BYTES[class];
-        // Where one buffer ends and the next begins a block does too.
-        let first_bytes = if length <= size { length } else { size - skew(offset) };
-        let count = 1 + (length - first_bytes).div_ceil(size);
         let mut taken = SmallVec::new();
         if self.may_hold(count * size)
             && self.take_from(class, (purpose, count), length, &mut taken)

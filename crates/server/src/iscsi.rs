@@ -31,7 +31,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -79,6 +79,8 @@ pub struct IscsiContext {
     refusals: Arc<refusals::Refusals>,
     /// Initiators from beyond this machine are served without a proof as well.
     is_insecure: bool,
+    /// Which addresses of ours only this machine reaches.
+    is_safe: fn(IpAddr) -> bool,
 }
 
 impl IscsiContext {
@@ -93,6 +95,7 @@ impl IscsiContext {
             promises: task::Promises::default(),
             refusals: Arc::default(),
             is_insecure,
+            is_safe: is_loopback,
         }
     }
 }
@@ -100,7 +103,7 @@ impl IscsiContext {
 impl IscsiContext {
     /// Whether others than this machine reach us at an address of ours, and are to prove something.
     fn is_exposed(&self, own: Option<SocketAddr>) -> bool {
-        !self.is_insecure && own.is_none_or(|own| !is_loopback(own.ip()))
+        !self.is_insecure && own.is_none_or(|own| !(self.is_safe)(own.ip()))
     }
 
     /// Tells Prometheus how many logins were refused, and why.

@@ -613,7 +613,7 @@ fn iscsi_listening(texts: &[String]) -> Result<Listening, StartError> {
     Ok(Listening { tcp, ..Listening::default() })
 }
 
-/// The beginning of the names of targets, with room for those of volumes and moments.
+/// Networks whose listeners are believed.
 fn networks(texts: &[String]) -> Result<Vec<Network>, StartError> {
     let network = |text: &String| {
         text.parse().map_err(|_| {
@@ -624,6 +624,7 @@ fn networks(texts: &[String]) -> Result<Vec<Network>, StartError> {
     texts.iter().map(network).collect()
 }
 
+/// The beginning of the names of targets, with room for those of volumes and moments.
 fn iscsi_base(text: &str) -> Result<String, StartError> {
     match wire::iscsi::names::fold(text) {
         Ok(base) if base.starts_with("iqn.") && base.len() <= ISCSI_BASE_BYTES_MAX => Ok(base),

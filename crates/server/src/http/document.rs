@@ -22,7 +22,8 @@ const MOMENT: &str = concat!(
 /// than the server's: it is for makers of requests.
 const PATTERNS: &[(&[&str], &str)] = &[
     (&["name", "volume", "to_volume", "group", "like", "mark", "hook", "user"], NAME),
-    (&["secret"], "^[A-Za-z0-9]{12,16}$"),
+    (&["initiator"], "^(iqn|eui|naa)[.][a-z0-9.:-]{1,200}$"),
+    (&["secret"], "^[A-Za-z0-9._-]{12,16}$"),
     (&["at", "from", "to", "since", "until"], MOMENT),
     (
         &["next"],
@@ -227,7 +228,8 @@ fn narrow(name: &str, schema: &mut Value) {
         // No names of initiators are all of them.
         schema["minItems"] = json!(u8::from(name != "allow"));
         schema["maxItems"] = json!(256);
-        return narrow("name", &mut schema["items"]);
+        let item = if name == "allow" { "initiator" } else { "name" };
+        return narrow(item, &mut schema["items"]);
     }
     if is(schema, "integer") || is(schema, "number") {
         if let Some((_, least, most)) = BOUNDS.iter().find(|(known, ..)| *known == name) {

@@ -7,7 +7,7 @@ use volume::{AccessChange, Credential, Secret};
 use wire::iscsi::names;
 
 use super::answer::{Answer, Refusal};
-use super::ask::{Body, Named};
+use super::ask::{Body, Named, some_change};
 use super::context::Context;
 use super::convert;
 
@@ -39,15 +39,13 @@ pub(super) async fn change(
     Named(name): Named<String>,
     Body(body): Body<ChangeTarget>,
 ) -> Answer<Json<IscsiAccess>> {
+    some_change(&body)?;
     let change = move |context: &Context| {
         let change = AccessChange {
             chap: body.chap.map(credential).transpose()?,
             mutual: body.mutual.map(credential).transpose()?,
             allow: body.allow.map(allowed).transpose()?,
         };
-        if change == AccessChange::default() {
-            return Ok(convert::iscsi_access(context.volume(&name)?.access()));
-        }
         let access = context.pool().set_access(&name, &change)?;
         Ok(convert::iscsi_access(access))
     };

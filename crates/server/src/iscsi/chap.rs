@@ -148,12 +148,14 @@ impl Authentication {
             credential.user == answer.name && is_same(&expected(), &answer.response)
         };
         let proved: Vec<&Proof> = self.wanted.iter().filter(is_proved).collect();
-        let Some(first) = proved.first() else { return Err(WRONG) };
+        if proved.is_empty() {
+            return Err(WRONG);
+        }
         if let Some(theirs) = &answer.challenge {
             if theirs.bytes == challenge.bytes {
                 return Err(Refused::Unproved("CHAP: our own challenge came back"));
             }
-            let Some(own) = &first.target else {
+            let Some(own) = proved.iter().find_map(|proof| proof.target.as_ref()) else {
                 return Err(Refused::Unproved("CHAP: the target has no secret to prove itself by"));
             };
             let response = digest(algorithm, theirs, own.secret.bytes());

@@ -147,7 +147,7 @@ pub(super) fn execute(
         *memory = group.into_memory();
         input.consume(at);
         let writing = Writing::new(export, What::Turn(input.lend(), writes)).after(done, lacks);
-        if writing.has_to_wait() {
+        if writing.is_to_be_taken_apart() {
             core.take_apart(writing, input);
         } else {
             core.tally.jobs += 1;

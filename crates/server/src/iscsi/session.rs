@@ -52,6 +52,8 @@ const SILENCE_ASKED: Duration = Duration::from_secs(30);
 const SILENCE_GONE: Duration = Duration::from_secs(15);
 /// How long data of a command may take to come, or to go on.
 const DATA_AWAITED: Duration = Duration::from_secs(30);
+/// How often that is looked at, once something is awaited.
+const DATA_LOOKED_AFTER: Duration = Duration::from_secs(5);
 /// How long an initiator that has nothing under way may take to log out when it is asked to.
 const PARTING: Duration = Duration::from_secs(1);
 
@@ -202,8 +204,8 @@ pub(super) async fn serve(
     };
     poll_fn(|cx| session.poll(cx)).await;
     let Session { core, connection, phase, has_parted, .. } = session;
-    if let (Some(registered), Some(opened), false) = (&registered, disk_opened, has_parted) {
-        registered.lose(opened);
+    if let (Some(registered), Some(opened)) = (&registered, disk_opened) {
+        if has_parted { registered.part() } else { registered.lose(opened) }
     }
     drop((core, used));
     // Detach first: who sees the connection closed may then delete the volume.
@@ -339,7 +341,7 @@ impl Session {
         match std::mem::replace(&mut report.left, Left::Nothing) {
             Left::Nothing => {}
             Left::Input(lent) => self.input.take_back(lent),
-            Left::Write(writing) if self.phase != Phase::Dead && writing.is_of_turn() => {
+            Left::Write(writing) if self.phase != Phase::Dead && writing.is_to_be_taken_apart() => {
                 core.jobs.ended(&report);
                 core.take_apart(*writing, &mut self.input);
                 return core.flush();
@@ -469,6 +471,7 @@ impl Session {
         }
         let patience = if self.is_asked { SILENCE_GONE } else { SILENCE_ASKED };
         let mut next = self.last_heard + patience;
+        let looks_again = now + DATA_LOOKED_AFTER;
         if self.phase == Phase::Parting {
             let is_idle = self.core.tasks.all.is_empty() && self.core.sender.is_empty();
             if is_idle {
@@ -484,7 +487,9 @@ impl Session {
             self.core.sender.nop_in(Lun(0), Tag::NONE, transfer_tag, &[]);
             next = now + SILENCE_GONE;
         }
-        self.alarm.as_mut().reset(next);
+        // Others may have wanted its memory for long.
+        let has_incoming = self.core.tasks.incoming > 0;
+        self.alarm.as_mut().reset(if has_incoming { next.min(looks_again) } else { next });
         true
     }
 

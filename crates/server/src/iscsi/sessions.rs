@@ -163,8 +163,10 @@ impl State {
             self.lost.retain(|_, (_, since)| now - *since < LOST);
         }
         if self.lost.len() >= LOST_MAX {
-            tracing::warn!("too many initiators lost their sessions: all are let in again");
-            self.lost.clear();
+            let oldest = self.lost.iter().min_by_key(|(_, (_, since))| *since);
+            let oldest = oldest.map(|(key, _)| key.clone());
+            tracing::warn!("too many lost sessions: the longest ago is forgotten");
+            oldest.and_then(|key| self.lost.remove(&key));
         }
         self.lost.insert((key.target.clone(), key.initiator.clone()), (opened, now));
     }
@@ -177,6 +179,20 @@ impl State {
 }
 
 impl Registered {
+    /// The initiator has logged out: it has nothing in mind of what it had here, nor of what it
+    /// lost before, unless another session of its own is there.
+    pub(super) fn part(&self) {
+        let mut state = self.sessions.0.lock();
+        let is_other = |key: &&Key| {
+            **key != self.key
+                && key.target == self.key.target
+                && key.initiator == self.key.initiator
+        };
+        if !state.live.keys().any(|key| is_other(&key)) {
+            state.lost.remove(&(self.key.target.clone(), self.key.initiator.clone()));
+        }
+    }
+
     /// The session ends without a logout of the initiator's own: it will come back for this disk.
     pub(super) fn lose(&self, opened: Opened) {
         self.sessions.0.lock().lose(&self.key, opened);

@@ -12,7 +12,7 @@ use wire::scsi::{Code, Sense, SenseKey};
 use super::IscsiContext;
 use super::asked::Write;
 use super::execute::Received;
-use crate::buffers::Chain;
+use crate::buffers::{CLASS_BYTES, Chain, Share};
 
 /// A command that is not answered.
 pub(super) struct Task {
@@ -43,44 +43,49 @@ pub(super) struct Incoming {
     bursts: VecDeque<Burst>,
     /// The first byte that was not asked for.
     asked: usize,
-    /// When data came last.
+    /// When the first was awaited, and when some came last.
+    since: Instant,
     heard: Instant,
-    _promise: Promise,
+    promise: Promise,
 }
 
-/// Memory that waits for data of initiators, of all sessions together.
+/// Memory that waits for data of initiators, of all sessions together, by the size of buffers.
 #[derive(Debug, Default)]
-pub(super) struct Promises(AtomicUsize);
+pub(super) struct Promises([AtomicUsize; CLASS_BYTES.len()]);
 
 /// A part of that memory, until it is dropped.
 pub(super) struct Promise {
     context: Arc<IscsiContext>,
+    class: usize,
     bytes: usize,
 }
 
 impl Promise {
-    /// Memory for so many bytes, if that leaves enough to others. An initiator may take its time:
-    /// all together have half of the large buffers, and each session a quarter of that. One that
-    /// has none gets a longer piece if nobody has any.
+    /// Memory for data of a session's task, if that leaves enough to others. An initiator may take
+    /// its time: all together have half of the buffers of each size, and each session a quarter of
+    /// that. One that has none gets a longer piece if nobody has any.
     pub(super) fn new(
         context: &Arc<IscsiContext>,
-        own_bytes: usize,
-        bytes: usize,
+        tasks: &Tasks,
+        (offset, length): (u64, usize),
     ) -> Option<Promise> {
-        let most = context.buffers.large_bytes() / 2;
+        let share = Share::of(offset, length);
+        let (class, bytes) = (share.class, share.bytes());
+        let most = context.buffers.class_bytes(class) / 2;
+        let own_bytes = tasks.promised_bytes(class);
         let may = |all: usize| {
             let is_fair = own_bytes == 0 || own_bytes + bytes <= most / 4;
             (all == 0 || all + bytes <= most && is_fair).then_some(all + bytes)
         };
-        let promised = &context.promises.0;
+        let promised = &context.promises.0[class];
         promised.fetch_update(Ordering::AcqRel, Ordering::Acquire, may).ok()?;
-        Some(Promise { context: Arc::clone(context), bytes })
+        Some(Promise { context: Arc::clone(context), class, bytes })
     }
 }
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        self.context.promises.0.fetch_sub(self.bytes, Ordering::AcqRel);
+        self.context.promises.0[self.class].fetch_sub(self.bytes, Ordering::AcqRel);
     }
 }
 
@@ -154,7 +159,7 @@ impl Incoming {
         let filled = immediate.len().min(data.len());
         data.copy_from(0, &immediate[..filled]);
         let unsolicited = goes_on.then_some(0);
-        let bursts = VecDeque::new();
+        let (bursts, now) = (VecDeque::new(), Instant::now());
         Incoming {
             data,
             filled,
@@ -162,8 +167,9 @@ impl Incoming {
             first_burst_bytes,
             bursts,
             asked: filled,
-            heard: Instant::now(),
-            _promise: promise,
+            since: now,
+            heard: now,
+            promise,
         }
     }
 
@@ -191,7 +197,6 @@ impl Incoming {
 
     /// Takes data.
     pub(super) fn take(&mut self, pdu: &DataOut, bytes: &[u8]) -> Arrived {
-        self.heard = Instant::now();
         let offset = pdu.offset as usize;
         let (data_sn, end) = match (pdu.transfer_tag, self.bursts.front_mut()) {
             (Tag::NONE, _) => match &mut self.unsolicited {
@@ -212,6 +217,9 @@ impl Incoming {
         let kept = bytes.len().min(self.data.len() - self.filled);
         self.data.copy_from(self.filled, &bytes[..kept]);
         self.filled += kept;
+        if kept > 0 {
+            self.heard = Instant::now();
+        }
         if !pdu.is_final {
             return Arrived::Part;
         }
@@ -253,17 +261,20 @@ impl Tasks {
         Some(task)
     }
 
-    /// Bytes of memory that wait for data.
-    pub(super) fn incoming_bytes(&self) -> usize {
+    /// Bytes of buffers of a size that wait for data.
+    fn promised_bytes(&self, class: usize) -> usize {
         let incoming = self.all.values().filter_map(|task| task.incoming.as_ref());
-        incoming.map(|incoming| incoming.data.len()).sum()
+        let promises = incoming.map(|incoming| &incoming.promise);
+        promises.filter(|promise| promise.class == class).map(|promise| promise.bytes).sum()
     }
 
-    /// The tasks whose data has not come for so long.
+    /// The tasks whose data has not come for so long, or comes at less than 64 KiB a second.
     pub(super) fn overdue(&self, patience: Duration) -> SmallVec<[Tag; 4]> {
-        let is_overdue = |task: &Task| {
-            task.incoming.as_ref().is_some_and(|incoming| incoming.heard.elapsed() > patience)
+        let is_late = |incoming: &Incoming| {
+            let whole = patience + Duration::from_secs(incoming.data.len() as u64 >> 16);
+            incoming.heard.elapsed() > patience || incoming.since.elapsed() > whole
         };
+        let is_overdue = |task: &Task| task.incoming.as_ref().is_some_and(is_late);
         self.all.iter().filter(|(_, task)| is_overdue(task)).map(|(&tag, _)| tag).collect()
     }
 

@@ -126,9 +126,10 @@ impl<R: Asked> Writing<R> {
         self.lacks != Lack::Turn
     }
 
-    /// Whether it is in the receive buffer of its session.
-    pub(crate) fn is_of_turn(&self) -> bool {
-        matches!(self.what, What::Turn(..))
+    /// Whether it lacks room, perhaps for long, and is in the receive buffer of its session. The
+    /// map is written out soon, and holds back who writes faster than that.
+    pub(crate) fn is_to_be_taken_apart(&self) -> bool {
+        self.lacks == Lack::Room && matches!(self.what, What::Turn(..))
     }
 
     /// Takes the writes of a turn apart, so that the receive buffer is free while they wait: `own`

@@ -72,8 +72,7 @@ impl Core {
         if data.len() >= kept && !goes_on {
             return self.carry_out_with(received, Payload::Here(&data[..kept]), group);
         }
-        let own_bytes = self.tasks.incoming_bytes();
-        let Some(promise) = Promise::new(&self.context, own_bytes, kept) else {
+        let Some(promise) = Promise::new(&self.context, &self.tasks, (at, kept)) else {
             return self.finish(received, Ended::Status(Status::TASK_SET_FULL));
         };
         let own = match self.buffers(received, Purpose::Write, at, kept) {

@@ -28,6 +28,15 @@ pub(super) struct Rig {
 
 impl Rig {
     pub(super) fn new() -> Rig {
+        Rig::with(|_| {})
+    }
+
+    /// The same, whose address others reach as well.
+    pub(super) fn exposed() -> Rig {
+        Rig::with(|context| context.is_safe = |_| false)
+    }
+
+    fn with(change: impl FnOnce(&mut IscsiContext)) -> Rig {
         let exports = MemoryExports::default();
         let disk = Arc::clone(&exports.disk);
         let serving = Serving {
@@ -40,7 +49,9 @@ impl Rig {
             taps: Arc::default(),
             room: Default::default(),
         };
-        let context = Arc::new(IscsiContext::new(serving, Targets::new(1 << 40, None), false));
+        let mut context = IscsiContext::new(serving, Targets::new(1 << 40, None), false);
+        change(&mut context);
+        let context = Arc::new(context);
         let target = context.targets.name_of("disk").expect("a name");
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         listener.set_nonblocking(true).expect("set");

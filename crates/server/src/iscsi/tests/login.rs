@@ -142,7 +142,7 @@ fn nobody_gets_round_chap() {
     let (response, _) = initiator.ask((operational, full), &[]);
     assert_eq!(response.status, LoginStatus::INITIATOR_ERROR);
     assert_eq!(initiator.socket.read(&mut [0]).expect("its end"), 0);
-    // Settings that change during a login hold for it.
+    // A login during which settings change is refused, and may be tried again.
     *rig.disk.access.lock() = Access::default();
     let mut initiator = Initiator::new(rig.address, 9);
     let (response, _) = initiator.ask((security, Some(operational)), &[NAME, target]);
@@ -208,4 +208,10 @@ fn beyond_this_machine_a_login_has_to_be_proved() {
     assert!(!is_exposed("[::ffff:127.0.0.1]:3260"));
     assert!(is_exposed("192.0.2.1:3260") && is_exposed("[2001:db8::1]:3260"));
     assert!(rig.context.is_exposed(None));
+    let rig = Rig::exposed();
+    let past = format!("{}:at:seq:1", rig.target);
+    for target in [&rig.target, &past] {
+        let status = Initiator::new(rig.address, 1).log_in(target);
+        assert_eq!(status, LoginStatus::AUTHORIZATION_FAILURE, "{target}");
+    }
 }

@@ -158,6 +158,14 @@ fn an_initiator_between_two_logins_does_not_get_what_was_reverted_meanwhile() {
         let status = Initiator::new(rig.address, port).log_in(&rig.target);
         assert_eq!(status, LoginStatus::SERVICE_UNAVAILABLE);
     }
+    // One that came back, and logged out, has nothing in mind.
+    let rig = Rig::new();
+    drop(rig.initiator(1));
+    eventually("the session ends", || rig.context.sessions_of(&rig.target).is_empty());
+    rig.initiator(1).log_out();
+    eventually("the session ends", || rig.context.sessions_of(&rig.target).is_empty());
+    rig.disk.reverts.fetch_add(1, Ordering::SeqCst);
+    drop(rig.initiator(1));
     let other = [("InitiatorName", "iqn.2026-11.org.example:b"), ("TargetName", &rig.target)];
     let status = Initiator::new(rig.address, 3).log_in_with(&other);
     assert_eq!(status, LoginStatus::SUCCESS);
@@ -165,6 +173,25 @@ fn an_initiator_between_two_logins_does_not_get_what_was_reverted_meanwhile() {
 
 /// WRITE (10) of 8 blocks.
 const WRITE: [u8; 10] = [0x2a, 0, 0, 0, 0, 0, 0, 0, 8, 0];
+
+#[test]
+fn writes_that_are_ahead_of_the_map_are_answered_once_it_is_written() {
+    let rig = Rig::new();
+    let mut initiator = rig.initiator(1);
+    rig.disk.is_ahead.store(true, Ordering::SeqCst);
+    rig.disk.close_gate();
+    for tag in [2, 3] {
+        initiator.command(tag, &WRITE, 0, &[tag as u8; 4096]);
+    }
+    eventually("it waits", || rig.disk.waiting.load(Ordering::SeqCst) > 0);
+    initiator.socket.set_read_timeout(Some(Duration::from_millis(200))).expect("set");
+    assert!(initiator.receive().is_none(), "not yet");
+    initiator.socket.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
+    rig.disk.open_gate();
+    let mut ended = [initiator.status(), initiator.status()];
+    ended.sort_unstable();
+    assert_eq!(ended, [(2, 0), (3, 0)]);
+}
 
 #[test]
 fn an_initiator_is_heard_while_its_writes_wait_for_room() {
