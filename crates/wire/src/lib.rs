@@ -6,4 +6,6 @@
 mod fields;
 pub mod iscsi;
 pub mod nbd;
+pub mod rpc;
 pub mod scsi;
+pub mod xdr;
