@@ -5,7 +5,9 @@
 
 mod fields;
 pub mod iscsi;
+pub mod mount;
 pub mod nbd;
+pub mod nfs3;
 pub mod rpc;
 pub mod scsi;
 pub mod xdr;

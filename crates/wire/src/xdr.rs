@@ -15,4 +15,5 @@ pub use decode::{Reader, TEXT_BYTES_MAX, Text, XdrError};
 pub use encode::{Encode, Writer};
 pub use padding::padding;
 
+pub(crate) use encode::fields_in_order;
 pub(crate) use numbered::numbered;

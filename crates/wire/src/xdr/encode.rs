@@ -101,3 +101,16 @@ impl<T: Encode> Encode for Option<T> {
         }
     }
 }
+
+/// The encoding of structures: their fields, in the order in which they are named.
+macro_rules! fields_in_order {
+    ($($name:ident $(<$life:lifetime>)? { $($field:ident),+ $(,)? })+) => { $(
+        impl $(<$life>)? $crate::xdr::encode::Encode for $name $(<$life>)? {
+            fn encode(&self, out: &mut $crate::xdr::encode::Writer<'_>) {
+                $(self.$field.encode(out);)+
+            }
+        }
+    )+ };
+}
+
+pub(crate) use fields_in_order;

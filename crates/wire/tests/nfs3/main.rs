@@ -1,7 +1,20 @@
-//! XDR and the records of ONC RPC: bytes written by hand from the RFCs, limits, and bytes that are
-//! random.
+//! ONC RPC, MOUNT 3 and NFS 3: bytes written by hand from the RFCs, round trips, limits, and bytes
+//! that are damaged or random.
+//!
+//! `caller` and `replies` are the client's side of the protocols: they know the RFCs' orders of
+//! fields a second time, and the bytes written by hand decide between both.
 
+mod arbitrary;
+mod caller;
+mod golden_calls;
+mod golden_results;
+mod hostile;
+mod lists;
+mod mounting;
 mod records;
+mod replies;
+mod round_trips;
+mod rpc_messages;
 mod xdr_values;
 
 /// Bytes of hexadecimal digits; anything between them is left out.
