@@ -99,18 +99,19 @@ fn a_volume_that_is_deleted_for_good_keeps_no_secrets() {
     let rig = Rig::new(64 << 20, 256 << 10);
     let pool = rig.open();
     make(&pool, Granularity::EveryWrite, 1 << 60);
-    let credential = |user: &str| {
-        let secret = Secret::new("of-twelve-bytes".to_owned()).expect("it fits");
+    let credential = |user: &str, secret: &str| {
+        let secret = Secret::new(secret.to_owned()).expect("it fits");
         Some(Some(Credential { user: user.to_owned(), secret }))
     };
-    let chap = AccessChange { chap: credential("me"), ..AccessChange::default() };
-    let mutual = AccessChange { mutual: credential("store"), ..AccessChange::default() };
+    let (one, other) = ("of-twelve-bytes", "another-of-them");
+    let chap = AccessChange { chap: credential("me", one), ..AccessChange::default() };
+    let mutual = AccessChange { mutual: credential("store", one), ..AccessChange::default() };
     pool.set_access("v", &chap).expect("set");
     // A clone needs the past of the volume, which so stays under no name.
     pool.clone_volume("v", &Moment::Latest, "clone").expect("cloned");
     assert!(pool.volume("clone").expect("there").access().chap.is_some(), "that of its origin");
-    let open = AccessChange { chap: Some(None), ..AccessChange::default() };
-    pool.set_access("clone", &open).expect("set");
+    let own = AccessChange { chap: credential("you", other), ..AccessChange::default() };
+    pool.set_access("clone", &own).expect("set");
     let reflected = pool.set_access("clone", &mutual).map(drop).expect_err("it is v's");
     assert_eq!(reflected.kind, ErrorKind::Invalid);
     let id = discard(&pool, "v", false);
