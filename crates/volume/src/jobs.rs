@@ -21,6 +21,7 @@ pub mod rates;
 pub mod reclaim;
 pub mod resync;
 pub mod room;
+pub mod room_ahead;
 pub mod scheduler;
 pub mod scrub;
 pub mod scrub_plan;

@@ -28,7 +28,7 @@ const ENTRY_BYTES: u64 = 22;
 /// A step is of so many entries at least.
 const ENTRIES_MIN: u64 = 512;
 /// Room is short with fewer free zones than this share of all, beyond the reserve: 1 in 8.
-const FREE_SHARE: u32 = 8;
+pub const FREE_SHARE: u32 = 8;
 
 /// Whether room is so short that nothing waits which may make some.
 pub fn is_room_short(store: &Store) -> bool {

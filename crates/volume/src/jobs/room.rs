@@ -6,6 +6,7 @@ use env::RankedGuard;
 
 use crate::host::RoomWait;
 use crate::jobs::dedup::free_unshared;
+use crate::jobs::merges::COMPACTION;
 use crate::jobs::scheduler::Scheduler;
 use crate::jobs::standing::Standing;
 use crate::pool::Engine;
@@ -16,6 +17,9 @@ const ROOM_TRIES: usize = 3;
 /// How long a request waits at most for room while nobody takes any, in nanoseconds. It may have
 /// waited long for its turn to make some, or beside a scrub, while others got on.
 const ROOM_WAIT_NS: u64 = 60_000_000_000;
+
+/// Bytes of a step of a merge that a request waits for.
+const MERGE_BYTES: u64 = 4 << 20;
 
 /// How often who waits for the right to do background work looks whether it still wants it.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -57,6 +61,16 @@ impl Engine {
     pub(crate) fn make_room(&self, goes_on: &dyn Fn() -> bool) -> Result<()> {
         let Some(mut work) = self.lock_work(goes_on) else { return Err(given_up()) };
         let enough = || self.core.store.spares().len() > 1 || self.core.store.has_room();
+        // The merge under way may make it, and is done in part. Its failures are told there.
+        while self.merging().full.is_some() && goes_on() && !enough() {
+            if work.round(Some(MERGE_BYTES), Some(COMPACTION)).is_err() {
+                break;
+            }
+            self.core.store.collect_freed();
+        }
+        if enough() {
+            return Ok(());
+        }
         work.give_up();
         free_unshared(&self.core)?;
         let mut tries = 0;

@@ -24,6 +24,7 @@ use crate::jobs::parts::{AFTER_FAILURE_NS, Parts};
 use crate::jobs::purge::purge;
 use crate::jobs::reclaim::reclaim_all;
 use crate::jobs::resync::Resync;
+use crate::jobs::room_ahead::RoomAhead;
 use crate::jobs::scrub_plan::ScrubJob;
 use crate::jobs::scrub_plan::progress::Scrubs;
 use crate::jobs::standing::Standing;
@@ -82,6 +83,7 @@ fn jobs(scrubs: &Arc<Scrubs>, limits: &Limits) -> Vec<Box<dyn Job>> {
             let is_settled = merging.full.is_none() && !merging.is_of(volume);
             volume.expire(is_settled).map(|()| false)
         }),
+        Box::new(RoomAhead::default()),
         Box::new(Copies::default()),
         each("destage", Left::NOW, |volume, _, bytes| volume.destage_behind(bytes)),
         each("filling of places", Left::NOW, |volume, _, _| volume.fill_places()),

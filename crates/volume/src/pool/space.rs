@@ -50,6 +50,28 @@ impl Moments {
         Ok(self.history_of(self.own_live_bytes(live_bytes, &*self.counted()?)))
     }
 
+    /// The first seq that frees so many bytes once it is the oldest that can be opened, as far as
+    /// figures tell; `None` if none does.
+    pub(crate) fn seq_that_frees(&self, bytes: u64) -> Result<Option<Seq>> {
+        let counted = self.counted()?;
+        let latest = self.log().stable();
+        let freed = |seq: u64| -> u64 {
+            let unpinned = |s: &SpanFigures| s.blocks.saturating_sub(s.pinned);
+            let of = |s: &SpanFigures| unpinned(s).saturating_sub(after(s, Seq(seq), latest));
+            counted.spans().map(|(_, span)| of(span)).sum()
+        };
+        let wanted = bytes.div_ceil(BLOCK_BYTES);
+        let (mut low, mut high) = (self.record.lock().horizon_seq, latest.0);
+        if freed(high) < wanted {
+            return Ok(None);
+        }
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if freed(middle) < wanted { low = middle + 1 } else { high = middle }
+        }
+        Ok(Some(Seq(low)))
+    }
+
     /// Whether more than so many bytes may be kept only for the past beside those that are told,
     /// and a full merge is worth it to know.
     pub(crate) fn is_history_doubtful(&self, more_bytes: u64) -> Result<bool> {

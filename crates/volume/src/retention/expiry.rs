@@ -3,7 +3,8 @@
 //! The order of sacrifice when the pool is full: expired history first; then volumes in the trash,
 //! the one that was deleted first first; then what is kept only for a grace period; then the oldest
 //! unpinned history of the volume that retains most seqs, half at a time. Pinned moments and the
-//! present never. Each has a line in the audit log, with its reason.
+//! present never. Each has a line in the audit log, with its reason. Of the last some is given up
+//! before the pool is full (`jobs/room_ahead`).
 
 pub mod told;
 
@@ -16,7 +17,7 @@ use units::{Seq, WallTime};
 use crate::Result;
 use crate::catalogue::tables;
 use crate::jobs::job::spare_others;
-use crate::pool::Engine;
+use crate::jobs::parts::Parts;
 use crate::retention::Retention;
 use crate::retention::expiry::told::{Expired, Why};
 use crate::types::{KeptFor, Sacrifice, Stamp};
@@ -32,7 +33,7 @@ struct Offering {
     why: Why,
 }
 
-impl Engine {
+impl Parts {
     /// The history that would be given up next if a write found no room: that of a grace period, or
     /// else the older half of the unpinned history of the volume that retains most seqs. A write
     /// that was never retained is no history, however many seqs it took.
@@ -78,9 +79,31 @@ impl Engine {
         if self.sacrifice_trash()? {
             return Ok(true);
         }
-        let Some(Offering { volume, to, why }) = self.next_offering()? else { return Ok(false) };
+        let Some(offering) = self.next_offering()? else { return Ok(false) };
+        self.give_up(offering).map(|()| true)
+    }
+
+    /// Gives up as much of the history in windows as takes so many bytes, or half of it, before a
+    /// write finds no room; false when other things go first, or nothing is left. The caller has
+    /// the work.
+    pub(crate) fn sacrifice_ahead(&self, bytes: Option<u64>) -> Result<bool> {
+        if !self.in_trash().is_empty() {
+            return Ok(false);
+        }
+        let offering = self.next_offering()?;
+        let Some(offering) = offering.filter(|one| one.why == Why::NoRoom) else {
+            return Ok(false);
+        };
+        let to = match bytes {
+            Some(bytes) => offering.volume.seq_that_frees(bytes)?.unwrap_or(offering.to),
+            None => offering.to,
+        };
+        self.give_up(Offering { to, ..offering }).map(|()| true)
+    }
+
+    fn give_up(&self, Offering { volume, to, why }: Offering) -> Result<()> {
         let raised = volume.raise_horizon(to, None, why);
-        spare_others(&volume, raised, &mut None).map(|()| true)
+        spare_others(&volume, raised, &mut None)
     }
 
     /// The history that a full pool would give up next.

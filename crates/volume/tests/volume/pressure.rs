@@ -8,8 +8,8 @@ use std::time::Duration;
 use block::{BlockDevice, MemoryDevice};
 use env::{RealClock, RealEntropy};
 use hindsight_volume::{
-    Budget, Error, ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume,
-    VolumeSpec, WriteOp,
+    Budget, Error, ErrorKind, Granularity, Lack, Machine, Pool, PoolFormat, PoolOptions, RoomWait,
+    Volume, VolumeSpec, WriteOp, Written,
 };
 use sim::Random;
 
@@ -123,4 +123,35 @@ fn a_full_pool_goes_on_while_versions_come_and_go() {
     }
     writer.join().expect("no panic");
     assert!(versions.join().expect("no panic") > 10, "versions came and went");
+}
+
+#[test]
+fn a_writer_finds_room_in_a_pool_full_of_history_that_is_given_up_beside_it() {
+    let pool = pool(12);
+    let spec = VolumeSpec { window_ns: 1 << 60, ..VolumeSpec::new("v", SIZE_BYTES) };
+    let volume = pool.create_volume(&spec).expect("made");
+    let mut random = Random::new(1);
+    // The pool several times over.
+    for request in 0..20_000_u64 {
+        let offset = request * REQUEST_BYTES % SIZE_BYTES;
+        let bytes = [random.below(256) as u8; REQUEST_BYTES as usize];
+        let ops = [WriteOp::Data { offset, bytes: &bytes }];
+        let (mut done, mut may_wait) = (0, false);
+        while let Written::Part { bytes, lacks } =
+            volume.write_some(&ops, done, may_wait).expect("written")
+        {
+            assert_ne!(lacks, Lack::Room, "request {request}");
+            volume.wait_for(lacks, &mut RoomWait::default(), &|| true).expect("an instant");
+            (done, may_wait) = (bytes, true);
+        }
+        pool.step(Budget { bytes: MIB }).expect("background work");
+        // It is given up a little at a time.
+        let info = volume.info().expect("open");
+        let retained = info.latest.seq.0 - info.oldest.seq.0;
+        assert!(
+            request < 4000 || retained * REQUEST_BYTES > 4 * SIZE_BYTES,
+            "{request}: {retained} seqs"
+        );
+    }
+    pool.verify_invariants().expect("sound");
 }
