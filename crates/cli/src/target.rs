@@ -141,6 +141,10 @@ fn show(session: &Session, targets: &[IscsiTarget], wanted: &str) -> anyhow::Res
         let hint = "iSCSI is served where `serve --iscsi` says; `target list` has the volumes";
         return Err(missing(format!("there is no target {volume}"), hint));
     };
+    // A name of what cannot be opened would be refused at each login.
+    if let Some(moment) = moment {
+        session.client()?.resolve(volume, moment)?;
+    }
     let base = names::escape(volume).and_then(|own| found.name.strip_suffix(&format!(":{own}")));
     let Some(name) = base.and_then(|base| names::join(base, volume, moment)) else {
         let hint = "an iSCSI name has no `+`: give times in UTC, or seq:N";

@@ -145,6 +145,10 @@ fn a_moment_is_a_disk_that_keeps_its_meaning() -> Result<()> {
         let told = output(Command::new("iscsi-inq").arg(url(&stage, &name)?))?;
         ensure!(!told.status.success(), "{name} was opened");
     }
+    for (moment, code) in [("v:77", 10), ("seq:1000000", 13)] {
+        let told = stage.server.output(&["target", "show", &format!("Pg_data@{moment}")])?;
+        ensure!(told.status.code() == Some(code), "{moment}: {told:?}");
+    }
     Ok(())
 }
 
