@@ -13,6 +13,8 @@
 //!    reserved.
 //! 7. A flush is named by something behind what it covers: a flush mark (`mark`), for which the end
 //!    of a segment is kept.
+//! 8. A strict log has one batch in flight at a time: each says that all before it have ended, so
+//!    whoever is told that a write ended is told it of all before.
 //!
 //! Deliberately unaware of the map: the caller enters locations there before it calls
 //! `Appended::end`.
@@ -28,7 +30,7 @@ use std::time::Duration;
 
 use block::emptied;
 use env::{Held, HeldRange, Ranges, Rank, RankedGuard, RankedMutex};
-use format::batch::{BatchEncoder, BatchHeader, BatchKind, header_bytes};
+use format::batch::{BATCH_ALIGNMENT, BatchEncoder, BatchHeader, BatchKind, header_bytes};
 use format::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use format::time::TimeEntry;
 use parking_lot::Condvar;
@@ -48,6 +50,9 @@ pub use many::{AppendedRun, BatchPlace, TimedOps};
 const BATCH_OPS_MAX: usize = 1000;
 /// Blocks in one batch: with the operations' share this keeps headers well below their limit.
 const BATCH_BLOCKS_MAX: usize = 8192;
+/// Blocks and trims of a batch that may not be split, at most: with a descriptor for each they fit
+/// the largest segment.
+const WHOLE_BLOCKS_MAX: usize = 8000;
 
 /// How often who must not wait for a closed gate looks whether it is one that it waits for.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -100,6 +105,8 @@ pub struct Stance {
     /// once, so that hardly any time lies between them; unless somebody has looked in between,
     /// for whom a time must go on meaning what it meant.
     pub goes_on: bool,
+    /// All of it goes into one batch: [`Log::whole_blocks_max`] says how much that may be.
+    pub whole: bool,
 }
 
 /// Where a log gets its next segment from.
@@ -144,6 +151,8 @@ pub struct LogState {
     durable: u64,
     in_flight: VecDeque<InFlight>,
     gate_closed: bool,
+    /// One batch is in flight at a time.
+    is_strict: bool,
     /// Blocks that are merged with what is there.
     locked: Ranges,
     last_time: WallTime,
@@ -205,6 +214,7 @@ impl Log {
             durable: start.durable.0,
             in_flight: VecDeque::new(),
             gate_closed: false,
+            is_strict: false,
             locked: Ranges::default(),
             last_time: start.last_time,
             behind: None,
@@ -242,6 +252,21 @@ impl Log {
         }
     }
 
+    /// One batch is to be in flight at a time.
+    pub fn set_strict(&mut self, is_strict: bool) {
+        self.state.get_mut().is_strict = is_strict;
+    }
+
+    /// How many blocks of data and trims together always fit one batch.
+    pub fn whole_blocks_max(&self) -> usize {
+        let header = |count| u64::from(header_bytes(BatchKind::Writes, count, count));
+        let kept = SEGMENT_HEADER_BYTES as u64 + u64::from(mark::BYTES + BATCH_ALIGNMENT);
+        // So many descriptors and checksums are padded like none.
+        let each = (header(BATCH_ALIGNMENT as usize) - header(0)) / u64::from(BATCH_ALIGNMENT);
+        let fit = (self.store.zone_bytes - kept - header(0)) / (BLOCK_BYTES + each);
+        usize::try_from(fit).expect("zones are small").min(WHOLE_BLOCKS_MAX)
+    }
+
     /// Appends as many of `ops` as fit the open segment, in one vectored write. The caller enters
     /// the locations in the map, ends the result, and comes again with the rest. `timeline` is
     /// asked once nothing can change it any more; `None` means that the request is no longer right.
@@ -258,6 +283,7 @@ impl Log {
         scratch: &mut Vec<u8>,
     ) -> Result<Appended<'_>> {
         assert!(!ops.is_empty(), "an append has ops");
+        let ops = if stance.whole { ops } else { &ops[..ops.len().min(BATCH_OPS_MAX)] };
         if stance.may_wait {
             Held::will_wait(Rank::Log, self.in_flight_place());
         }
@@ -308,9 +334,11 @@ impl Log {
         source: &dyn SegmentSource,
     ) -> Result<Reservation> {
         let zone_bytes = self.store.zone_bytes;
-        let (mut state, timeline) = self.turn(timeline, (ops, 1), stance, source)?;
+        let least = if stance.whole { ops.len() } else { 1 };
+        let (mut state, timeline) = self.turn(timeline, (ops, least), stance, source)?;
         let (count, header_bytes, payload_bytes) =
             state.fitting(ops, zone_bytes).expect("an op fits an empty segment");
+        assert!(count >= least, "a whole batch fits an empty segment");
         let base_seq = Seq(state.last_seq + 1);
         let last_seq = state.last_seq + count as u64;
         if last_seq > Seq::MAX.0 {
@@ -359,7 +387,10 @@ impl Log {
         loop {
             let mut state = self.lock_as(stance)?;
             let meets = |held: &Ranges| held.meet(ops.iter().map(BlockOp::range));
-            while state.gate_closed || (!stance.holds_lock && meets(&state.locked)) {
+            while state.gate_closed
+                || state.is_strict && !state.in_flight.is_empty()
+                || !stance.holds_lock && meets(&state.locked)
+            {
                 self.check()?;
                 if !stance.may_wait {
                     return Err(would_wait());
@@ -606,7 +637,7 @@ impl LogState {
         let room = zone_bytes.saturating_sub(self.tail + mark::BYTES);
         let mut best = None;
         let (mut data_ops, mut zero_ops, mut blocks) = (0usize, 0usize, 0usize);
-        for op in ops.iter().take(BATCH_OPS_MAX) {
+        for op in ops {
             match op {
                 BlockOp::Data { crcs, .. } => {
                     data_ops += 1;

@@ -7,6 +7,9 @@
 //! (up to writes that were in flight together) which contains everything flushed. The seqs behind
 //! the cut are void for ever.
 //!
+//! A strict log is cut before the first batch that is not whole, whatever later ones say: what is
+//! recovered of it is a prefix of its batches.
+//!
 //! A flushed write that is missing is damage, not a crash: an error, never a shorter history.
 //! Flushed writes are known from `durable_seq` of later batches, of which the last may be a mark,
 //! and from the moments that the catalogue names.
@@ -54,6 +57,8 @@ pub struct KnownLog {
     pub events: Vec<(Seq, WallTime)>,
     /// Seqs (inclusive) that earlier recoveries discarded, in order.
     pub voids: Vec<(Seq, Seq)>,
+    /// It is cut before the first batch that is not whole.
+    pub is_strict: bool,
 }
 
 impl KnownLog {
@@ -174,7 +179,8 @@ pub fn recover_log(
     let (cut, mut voids) = find_voids(known, &mut found, (durable, highest), &torn);
     let last = cut.map_or(highest, |first_void| Seq(first_void.0 - 1));
     if let Some(first_void) = cut {
-        recovered.lost = Some((first_void, highest));
+        // Otherwise nobody knew it to have ended: it was in flight.
+        recovered.lost = (first_void <= found.stable).then_some((first_void, highest));
         voids.push((first_void, highest));
     }
     void_ends.extend(voids.iter().map(|void| void.1));
@@ -343,8 +349,10 @@ fn find_voids(
             None => is_elsewhere(known, expected),
             Some(_) => !torn.contains(&expected),
         };
-        if !whole && expected <= found.stable {
-            cut = Some(expected);
+        if !whole && (known.is_strict || expected <= found.stable) {
+            // Of a strict log all of the batch goes, whichever of its writes is torn.
+            let begin = op.filter(|_| known.is_strict).map(|op| found.batches[op.batch].seqs.0);
+            cut = Some(begin.map_or(expected, |begin| begin.max(durable.next())));
             break;
         }
         if !whole {
@@ -542,7 +550,19 @@ mod tests {
     use format::time::TimeEntry;
     use units::{Seq, WallTime};
 
-    use super::{Found, KnownLog, Op, RecoveredLog, RecoveredSegment, Tail};
+    use super::{Found, KnownLog, Op, RecoveredLog, RecoveredSegment, Tail, Voids, find_voids};
+
+    fn known(is_strict: bool) -> KnownLog {
+        KnownLog {
+            log: 1,
+            flushed_seq: Seq(0),
+            last: TimeEntry::default(),
+            durable: Seq(0),
+            events: Vec::new(),
+            voids: Vec::new(),
+            is_strict,
+        }
+    }
 
     /// A tail of batches (first and last seq, time).
     fn tail(batches: &[(u64, u64, u64)], voids: &[u64]) -> Tail {
@@ -577,14 +597,7 @@ mod tests {
 
     /// The seqs and times of what is recovered of them.
     fn recovered(batches: &[(u64, u64, u64)], voids: &[u64]) -> Vec<(u64, u64)> {
-        let known = KnownLog {
-            log: 1,
-            flushed_seq: Seq(0),
-            last: TimeEntry::default(),
-            durable: Seq(0),
-            events: Vec::new(),
-            voids: Vec::new(),
-        };
+        let known = known(false);
         let found = tail(batches, voids);
         let mut log = RecoveredLog::default();
         let (last_seq, end, live_entries) = (Seq(0), 0, 0);
@@ -605,6 +618,31 @@ mod tests {
         assert_eq!(recovered(&[(5, 7, 100), (8, 8, 200)], &[6, 7]), all);
         let behind = [(5, 100), (6, 101), (7, 102)];
         assert_eq!(recovered(&[(5, 7, 100)], &[6, 7]), behind, "the end of a log");
+    }
+
+    /// The cut and the voids of batches of which all after the first were in flight; some writes
+    /// are torn.
+    fn goes(is_strict: bool, batches: &[(u64, u64, u64)], torn: &[u64]) -> Voids {
+        let mut found = tail(batches, &[]);
+        let torn = torn.iter().map(|&seq| Seq(seq)).collect();
+        let highest = Seq(batches.last().expect("some").1);
+        find_voids(&known(is_strict), &mut found, (Seq(3), highest), &torn)
+    }
+
+    #[test]
+    fn a_strict_log_is_cut_before_the_first_batch_that_is_not_whole() {
+        let one = |seq| (Seq(seq), Seq(seq));
+        let missing = [(1, 3, 100), (6, 9, 102)];
+        assert_eq!(goes(false, &missing, &[]), (None, vec![one(4), one(5)]));
+        assert_eq!(goes(true, &missing, &[]), (Some(Seq(4)), Vec::new()));
+        let all = [(1, 3, 100), (4, 5, 101), (6, 9, 102), (10, 12, 103)];
+        assert_eq!(goes(false, &all, &[8]), (None, vec![one(8), one(9)]));
+        assert_eq!(goes(true, &all, &[8]), (Some(Seq(6)), Vec::new()));
+        assert_eq!(goes(true, &all, &[12, 5]), (Some(Seq(4)), Vec::new()));
+        assert_eq!(goes(true, &all, &[]), (None, Vec::new()));
+        // Flushed writes stay, whatever is said of the rest of their batch.
+        let across = [(1, 5, 100)];
+        assert_eq!(goes(true, &across, &[4]).0, Some(Seq(4)));
     }
 
     #[test]

@@ -44,6 +44,7 @@ pub use volume::Volume;
 pub use write::copy_unit::CopyInfo;
 pub use write::pace::{Lack, Written};
 pub use write::update::Updated;
+pub use write::whole::Whole;
 
 pub use error::{Error, ErrorKind, Result};
 pub use history::{IoCount, IoKind};

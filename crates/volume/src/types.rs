@@ -188,6 +188,8 @@ pub struct VolumeInfo {
     pub extent: MapExtent,
     /// The copy unit, which the first write to it after a capture takes along.
     pub copy_unit: MapExtent,
+    /// Whether each batch of its log is there whole or not at all.
+    pub strict: bool,
     /// Nanoseconds.
     pub window_ns: u64,
     /// Bytes.

@@ -64,6 +64,7 @@ impl Volume {
             granularity: record.granularity_at(Seq(u64::MAX)),
             extent: record.extent,
             copy_unit: record.copy_unit,
+            strict: record.strict,
             window_ns: record.window_ns,
             history_limit_bytes: record.history_limit_bytes,
             held_ns: now.as_nanos().saturating_sub(record.horizon_ns),

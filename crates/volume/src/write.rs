@@ -16,6 +16,7 @@ pub mod edge;
 pub mod ops;
 pub mod pace;
 pub mod update;
+pub mod whole;
 pub mod write_back;
 
 use std::cell::RefCell;
@@ -92,15 +93,24 @@ pub struct Terms<'a> {
     pub frees: bool,
     /// Past the cache, while it holds writes back and is empty.
     pub behind: bool,
+    /// All of it is one batch.
+    pub whole: bool,
     /// The reasons for which it may wait, and its progress.
     pub pace: &'a Pace,
 }
 
-impl Terms<'_> {
+impl<'a> Terms<'a> {
+    /// Those of blocks that end there, which are as the client has them.
+    pub(crate) fn new(end: u64, pace: &'a Pace) -> Terms<'a> {
+        let (merged, [cuts, frees, behind, whole]) = (None, [false; 4]);
+        Terms { end, merged, cuts, frees, behind, whole, pace }
+    }
+
     /// How it stands to others that write.
     pub(crate) fn stance(self) -> Stance {
         let holds_lock = self.merged.is_some();
-        Stance { holds_lock, may_wait: self.pace.may_wait_for_turns(), goes_on: false }
+        let may_wait = self.pace.may_wait_for_turns();
+        Stance { holds_lock, may_wait, goes_on: false, whole: self.whole }
     }
 }
 
@@ -180,7 +190,7 @@ impl Writer {
         for op in ops {
             let (offset, length_bytes) = span(op);
             self.present().check_range(offset, length_bytes)?;
-            bytes += length_bytes;
+            bytes = length_bytes.saturating_add(bytes);
         }
         Ok(bytes)
     }
@@ -201,7 +211,7 @@ impl Writer {
             let seq = if whole > 0 {
                 let end = ops.iter().map(|op| span(op).0 + span(op).1).max().unwrap_or(0);
                 let frees = ops.iter().all(is_zero);
-                let terms = Terms { end, merged: None, cuts: false, frees, behind: false, pace };
+                let terms = Terms { frees, ..Terms::new(end, pace) };
                 // None: the cache was switched on or off meanwhile. Then once more, all of it.
                 let Some(seq) = self.write_either(ops, terms)? else { continue };
                 seq
@@ -248,17 +258,21 @@ impl Writer {
         if self.cache().is_on() {
             self.write_cached(ops, terms)
         } else {
-            self.write_whole(ops, terms)
+            self.write_logged(ops, terms)
         }
     }
 
     /// Appends ops of whole blocks; `None` when what they were merged with is the present no more,
     /// when they have to go through a cache, or when the present is in place elsewhere now.
-    pub(crate) fn write_whole(&self, ops: &[WriteOp<'_>], terms: Terms<'_>) -> Result<Option<Seq>> {
-        SCRATCH.with_borrow_mut(|scratch| self.write_whole_with(ops, terms, scratch))
+    pub(crate) fn write_logged(
+        &self,
+        ops: &[WriteOp<'_>],
+        terms: Terms<'_>,
+    ) -> Result<Option<Seq>> {
+        SCRATCH.with_borrow_mut(|scratch| self.write_logged_with(ops, terms, scratch))
     }
 
-    fn write_whole_with(
+    fn write_logged_with(
         &self,
         ops: &[WriteOp<'_>],
         terms: Terms<'_>,
@@ -400,6 +414,7 @@ impl Writer {
         let count = i64::try_from(entries.len()).expect("a batch is small");
         segment.add_entries(count);
         let live = self.present();
+        let _readers_wait = live.enter();
         live.timeline.insert(entries);
         update_pages(&live.pages, entries);
     }
@@ -481,10 +496,10 @@ impl Writer {
         let end = if last > blocks.end { (last * BLOCK_BYTES).min(live.size_bytes) } else { end };
         let frees = is_zero(op) && parts.iter().any(is_zero);
         let merged = Some(Merged { live, switches });
-        let terms = Terms { end, merged, cuts, frees, behind: false, pace };
+        let terms = Terms { merged, cuts, frees, ..Terms::new(end, pace) };
         match is_cached {
             true => self.write_cached(&parts, terms),
-            false => self.write_whole(&parts, terms),
+            false => self.write_logged(&parts, terms),
         }
         .inspect_err(|_| {
             let before = at_head.as_ref().map_or(0, |edge| edge.blocks_before(blocks.start));

@@ -138,7 +138,7 @@ impl Log {
         let zone_bytes = self.store.zone_bytes;
         let first = groups[0].ops;
         // Others' locks are those of the cache.
-        let stance = Stance { holds_lock: true, may_wait, goes_on: false };
+        let stance = Stance { holds_lock: true, may_wait, goes_on: false, whole: false };
         let (mut state, timeline) = self.turn(timeline, (first, first.len()), stance, source)?;
         assert!(state.in_flight.is_empty(), "only one appends while a cache is on");
         let ops: usize = groups.iter().map(|group| group.ops.len()).sum();

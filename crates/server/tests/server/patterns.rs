@@ -238,6 +238,7 @@ fn spec() -> VolumeSpec {
         copy_unit: units::MapExtent::BLOCK,
         encoding: EncodingChange::default(),
         dedup: false,
+        strict: false,
     }
 }
 

@@ -131,6 +131,7 @@ fn volume() -> VolumeRecord {
         trash: Some(trash()),
         access: access(),
         hook: Some("freeze".to_owned()),
+        strict: true,
     }
 }
 

@@ -100,6 +100,9 @@ pub struct VolumeRecord {
     /// It was deleted, and can be had back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trash: Option<TrashRecord>,
+    /// Each batch of its log is there whole or not at all, and none without all before it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it so")]

@@ -62,7 +62,9 @@ impl Stream {
                     let text = format!("seq {seq} is not written yet");
                     return Err(self.outside(&record, latest, pins, text));
                 }
-                self.retained(*seq, &record, latest, pins)
+                let end = self.batch_before(*seq, &record, pins)?;
+                let found = self.retained(end, &record, latest, pins)?;
+                Ok(Resolved { exact: found.seq == *seq, ..found })
             }
             Moment::At(time) => self.resolve_time(*time, &record, latest, pins),
             Moment::Ago(span) => {
@@ -107,6 +109,25 @@ impl Stream {
             return Err(self.outside(record, latest, pins, format!("{time} has left the window")));
         }
         self.retained(seq, record, latest, pins)
+    }
+
+    /// The last end of a batch at or before `seq`, of a strict volume: within a batch there is no
+    /// moment. Of others it is `seq`.
+    fn batch_before(&self, seq: Seq, record: &VolumeRecord, pins: &Pins) -> Result<Seq> {
+        if !record.strict || pins.holds(seq) {
+            return Ok(seq);
+        }
+        let entry = self.time_entry(By::Seq(seq))?;
+        Ok(entry.map_or(Seq(record.created_seq).min(seq), |entry| entry.seq))
+    }
+
+    /// The end of the batch that `seq` is in, of a strict volume. Of others it is `seq`.
+    pub(crate) fn batch_of(&self, seq: Seq) -> Result<Seq> {
+        if !self.record.lock().strict {
+            return Ok(seq);
+        }
+        let before = Seq(seq.0.saturating_sub(1));
+        Ok(self.time_entry_after(By::Seq(before))?.map_or(seq, |entry| entry.seq))
     }
 
     /// The last retained moment at or before `seq`.

@@ -393,6 +393,7 @@ fn add_volume(
         durable: named_moments(core, &record)?,
         events: events_after(&record),
         voids: record.voids.iter().map(|&(a, b)| (Seq(a), Seq(b))).collect(),
+        is_strict: record.strict,
     };
     let recovered =
         recover_log(&core.store, &known, tail).map_err(|error| of_volume(&record.name, error))?;
@@ -527,6 +528,7 @@ impl Volume {
         let size_bytes = record.size_at(Seq(u64::MAX));
         let mut log = Log::new(record.id, Arc::clone(&core.store), recovered.start);
         log.set_journal(record.architecture.destages());
+        log.set_strict(record.strict);
         let has_recovered = !recovered.times.is_empty();
         log.restore_times(recovered.times);
         let (pins, counting) = pins_of(&core, record.id)?;
@@ -543,7 +545,7 @@ impl Volume {
         let (store, at) = (Arc::clone(&core.store), Seq(u64::MAX));
         let opening = Opening::new(store, volume, timeline, at, size_bytes);
         let current = current_store(&core, &record, &places.slabs, &places.placed);
-        let opening = Arc::new(opening.with_current(current));
+        let opening = Arc::new(opening.with_current(current).with_strict(record.strict));
         core.register(&opening);
         let stream = Stream::new(identity, (log, times), opening, has_recovered);
         let placement = Placement::new(stream, places.base, &record);

@@ -221,7 +221,7 @@ impl Retention {
 
     /// Makes `seq` the oldest seq that can be opened without a pin.
     fn raise_horizon(&self, seq: Seq, time: Option<WallTime>, why: Why) -> Result<()> {
-        let seq = seq.min(self.log().stable());
+        let seq = self.batch_of(seq.min(self.log().stable()))?;
         let stamp = self.stamp(seq)?;
         let pins = self.pins().lock();
         let mut tx = self.begin()?;

@@ -185,6 +185,10 @@ pub struct VolumeSpec {
     pub encoding: EncodingChange,
     /// Whether equal blocks are stored once.
     pub dedup: bool,
+    /// Whether each batch of its log is there whole or not at all, after any crash and at every
+    /// moment, and none without all before it; for `write_whole`. It cannot be changed, and such a
+    /// volume has neither a write-back cache nor copy units of more than a block.
+    pub strict: bool,
 }
 
 impl VolumeSpec {
@@ -206,6 +210,7 @@ impl VolumeSpec {
             copy_unit: MapExtent::BLOCK,
             encoding: EncodingChange::default(),
             dedup: false,
+            strict: false,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::names::check_name;
 use crate::pool::volumes::Volumes;
 use crate::types::{Access, Architecture, Granularity, VolumeSpec};
 use crate::volume::Volume;
-use crate::write::{cache_sizes, copy_unit};
+use crate::write::{cache_sizes, copy_unit, whole};
 use crate::{Error, ErrorKind, Result};
 
 /// Largest volume: 2^40 blocks.
@@ -66,7 +66,7 @@ impl Volumes {
         }
         let now = self.core.machine.clock.wall().as_nanos();
         let seq = begin.0;
-        Ok(VolumeRecord {
+        let record = VolumeRecord {
             id: 0,
             name: spec.name.clone(),
             deleted: false,
@@ -102,7 +102,10 @@ impl Volumes {
             hook: None,
             access: Access::default(),
             trash: None,
-        })
+            strict: spec.strict,
+        };
+        whole::check(&record)?;
+        Ok(record)
     }
 
     pub(crate) fn add_volume(

@@ -151,8 +151,8 @@ impl Volume {
         let op = WriteOp::Zero { offset: whole, length_bytes: end.saturating_sub(whole) };
         let write = || {
             let merged = Some(Merged { live, switches: self.cache().switches() });
-            let (cuts, frees, behind, pace) = (true, true, false, &pace);
-            self.write_either(&[op], Terms { end, merged, cuts, frees, behind, pace })
+            let terms = Terms { merged, cuts: true, frees: true, ..Terms::new(end, &pace) };
+            self.write_either(&[op], terms)
         };
         while whole < end && write()?.is_none() {
             if !Arc::ptr_eq(live, &self.present()) {

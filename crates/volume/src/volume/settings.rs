@@ -12,8 +12,7 @@ use crate::retention::hooks::checked_hook;
 use crate::types::{Architecture, Granularity, VolumeChange};
 use crate::volume::Volume;
 use crate::volume::creation::check_size;
-use crate::write::cache_sizes;
-use crate::write::copy_unit;
+use crate::write::{cache_sizes, copy_unit, whole};
 use crate::{Error, ErrorKind, Result};
 
 impl Volume {
@@ -103,6 +102,7 @@ impl Volume {
         record.encoding = encoding::setting(record.encoding, change.encoding)?;
         record.dedup = change.dedup.unwrap_or(record.dedup);
         record.copy_unit = copy_unit::of(record, change)?;
+        whole::check(record)?;
         if let Some(hook) = &change.hook {
             record.hook = checked_hook(hook.as_deref())?;
         }

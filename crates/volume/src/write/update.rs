@@ -68,11 +68,10 @@ impl Writer {
             let pace = Pace::new(Wait::Device);
             let merged = Some(Merged { live: &live, switches });
             let end = offset + length_bytes;
-            let terms =
-                Terms { end, merged, cuts: false, frees: false, behind: false, pace: &pace };
+            let terms = Terms { merged, ..Terms::new(end, &pace) };
             let written = match is_cached {
                 true => self.write_cached(&ops, terms),
-                false => self.write_whole(&ops, terms),
+                false => self.write_logged(&ops, terms),
             };
             match written {
                 Ok(Some(_)) => {

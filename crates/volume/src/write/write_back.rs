@@ -187,7 +187,7 @@ impl Writer {
             offset: block * BLOCK_BYTES,
             length_bytes: u64::from(blocks) * BLOCK_BYTES,
         };
-        let written = self.write_whole(&[op], Terms { behind: true, ..terms })?;
+        let written = self.write_logged(&[op], Terms { behind: true, ..terms })?;
         self.cache().forget_range(block, end);
         Ok(written)
     }

@@ -5,7 +5,7 @@ use units::Moment;
 
 use crate::cached::is_mixture;
 use crate::model::Model;
-use crate::oracle::Change;
+use crate::oracle::{Change, Entry};
 use crate::world::{Held, World, at_seq};
 
 const BLOCK: usize = 4096;
@@ -68,6 +68,11 @@ impl Model {
         let entries = &self.oracle.entries;
         let next = entries.partition_point(|e| e.seq < seq);
         match entries.get(next) {
+            Some(Entry { seq: end, change: Change::Whole(_), .. }) if *end != seq => {
+                let before = next.checked_sub(1).map_or(self.oracle.base.0, |i| entries[i].seq);
+                assert_eq!(before, seq, "no moment lies within a batch, which ends at {end}");
+                Expected::Exact(self.oracle.view_at(seq))
+            }
             Some(entry) if entry.seq != seq && spans(&entry.change) => {
                 // `seq` may lie within this change, which took several.
                 let before = self.oracle.view_at(entry.seq - 1);

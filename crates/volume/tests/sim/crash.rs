@@ -88,7 +88,12 @@ fn start_with_extents(
     world.architectures = vec![architecture];
     world.extents = extents.map(Random::new);
     world.all_cached = cached.is_some();
-    world.begin(&["v", "w"], cached.unwrap_or(Granularity::EveryWrite));
+    start_from(world, cached.unwrap_or(Granularity::EveryWrite))
+}
+
+/// The same of a world whose volumes are what it says.
+pub fn start_from(mut world: World, granularity: Granularity) -> World {
+    world.begin(&["v", "w"], granularity);
     world.act(&Action::Restart);
     world.pool = None;
     world
@@ -149,7 +154,7 @@ fn run_to(base: &World, history: &[Action], changes: u64) -> Option<World> {
     Some(world)
 }
 
-fn enumerate(base: &World, history: &[Action], full: bool) {
+pub fn enumerate(base: &World, history: &[Action], full: bool) {
     let names: Vec<String> = history.iter().map(|a| format!("{a:.40?}")).collect();
     let last = history.last().expect("histories are not empty");
     for changes in 0.. {
@@ -255,7 +260,7 @@ fn run_buffered(base: &World, history: &[Action], halt: Halt, after: u64) -> Opt
 
 /// Kills and power cuts at every change of the media and in every write to the memory; how many
 /// bytes openings found in memories, and how many times.
-fn enumerate_buffered(base: &World, history: &[Action]) -> (u64, u64) {
+pub fn enumerate_buffered(base: &World, history: &[Action]) -> (u64, u64) {
     let names: Vec<String> = history.iter().map(|a| format!("{a:.40?}")).collect();
     let last = history.last().expect("histories are not empty");
     let (mut bytes, mut times) = (0, 0);

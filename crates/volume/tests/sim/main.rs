@@ -17,6 +17,7 @@ mod members;
 mod model;
 mod oracle;
 mod reboot;
+mod strict;
 mod threads;
 mod together;
 mod workload;
@@ -55,6 +56,8 @@ const CACHED_MEMORY_BYTES: u64 = 8 << 20;
 enum Kinds {
     /// Of architecture `logging`, without a cache.
     Plain,
+    /// Strict ones, of all architectures and map extents that those may have.
+    Strict,
     /// Of all architectures that need no cache, and without one.
     Uncached,
     /// Of all architectures, with and without a cache.
@@ -90,7 +93,7 @@ impl Kinds {
         let all = Architecture::ALL.into_iter();
         match self {
             Kinds::Plain => vec![Architecture::Logging],
-            Kinds::Uncached | Kinds::Encoded | Kinds::Deduped => {
+            Kinds::Uncached | Kinds::Encoded | Kinds::Deduped | Kinds::Strict => {
                 all.filter(|a| !a.needs_cache()).collect()
             }
             Kinds::Cached
@@ -124,9 +127,8 @@ impl Kinds {
             Kinds::Cached | Kinds::Converting | Kinds::Importing | Kinds::Extents => true,
             Kinds::Together | Kinds::Mirrored | Kinds::Parity => true,
             Kinds::Attached | Kinds::Copying | Kinds::Buffered => true,
-            Kinds::Plain | Kinds::Uncached | Kinds::Encoded | Kinds::Deduped | Kinds::Only(_) => {
-                false
-            }
+            Kinds::Plain | Kinds::Uncached | Kinds::Strict => false,
+            Kinds::Encoded | Kinds::Deduped | Kinds::Only(_) => false,
         }
     }
 
@@ -134,6 +136,7 @@ impl Kinds {
     fn test(self) -> &'static str {
         match self {
             Kinds::Plain => "seeds_run",
+            Kinds::Strict => "seeds_of_strict",
             Kinds::Uncached => "seeds_of_all",
             Kinds::Cached => "seeds_with_a_cache",
             Kinds::Converting => "seeds_that_convert",
@@ -191,8 +194,9 @@ fn live(seed: u64, kinds: Kinds) -> World {
     world.architectures = kinds.architectures();
     world.caches = is_cached.then(|| Random::new(seed ^ 0xcac4e));
     world.dedups = kinds == Kinds::Deduped;
-    let has_extents =
-        matches!(kinds, Kinds::Encoded | Kinds::Deduped | Kinds::Extents | Kinds::Copying);
+    world.strict = kinds == Kinds::Strict;
+    let has_extents = world.strict
+        || matches!(kinds, Kinds::Encoded | Kinds::Deduped | Kinds::Extents | Kinds::Copying);
     world.extents = has_extents.then(|| Random::new(seed ^ 0xe87e));
     world.units = (kinds == Kinds::Copying).then(|| Random::new(seed ^ 0xc0b1));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
@@ -251,7 +255,7 @@ fn run_seeds(kinds: Kinds, see: &mut dyn FnMut(&mut World)) -> bool {
         let (seeds, more) = match kinds {
             // Each byte of those is written and compared several times.
             Kinds::Mirrored => (MIRRORED_SEEDS, &MIRRORED_REGRESSIONS[..]),
-            Kinds::Attached => (MIRRORED_SEEDS, &[][..]),
+            Kinds::Attached | Kinds::Strict => (MIRRORED_SEEDS, &[][..]),
             Kinds::Parity => (PARITY_SEEDS, &PARITY_REGRESSIONS[..]),
             _ => (SEEDS, &REGRESSIONS[..]),
         };
@@ -282,6 +286,15 @@ fn seeds_run_without_a_broken_promise() {
 #[test]
 fn seeds_of_all_architectures_run_without_a_broken_promise() {
     run_seeds(Kinds::Uncached, &mut |_| ());
+}
+
+#[test]
+fn seeds_of_strict_volumes_run_without_a_broken_promise() {
+    let mut wholes = 0;
+    if run_seeds(Kinds::Strict, &mut |world| wholes += world.wholes) {
+        println!("{wholes} whole writes");
+        assert!(wholes > 150, "only {wholes} whole writes");
+    }
 }
 
 #[test]
@@ -409,6 +422,7 @@ fn the_same_seed_gives_the_same_digest() {
     for seed in [3, 14] {
         for kinds in [
             Kinds::Uncached,
+            Kinds::Strict,
             Kinds::Cached,
             Kinds::Converting,
             Kinds::Importing,

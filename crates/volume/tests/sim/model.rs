@@ -36,6 +36,8 @@ pub struct Model {
     pub logged: u64,
     /// Writes that have no seq yet, with their times.
     pub loose: Vec<(u64, Change)>,
+    /// Blocks and trims of a whole write, if it is strict.
+    pub whole_blocks: Option<usize>,
 }
 
 impl Model {
@@ -55,6 +57,7 @@ impl Model {
             cached: false,
             logged: seq,
             loose: Vec::new(),
+            whole_blocks: None,
         }
     }
 

@@ -19,6 +19,8 @@ pub enum Change {
     /// All became this, for what a crash left of several: these, some of which have seqs of their
     /// own.
     Become(Vec<u8>, Vec<Change>),
+    /// These, as one batch: no moment lies within it.
+    Whole(Vec<Change>),
     /// Nothing: seqs that a power cut made void.
     Nothing,
 }
@@ -95,7 +97,9 @@ impl Oracle {
             }
             Change::Revert(to) => *content = self.view_at(*to),
             Change::Resize(size) => content.resize(*size as usize, 0),
-            Change::Several(changes) => changes.iter().for_each(|c| self.apply(content, c)),
+            Change::Several(changes) | Change::Whole(changes) => {
+                changes.iter().for_each(|c| self.apply(content, c));
+            }
             Change::Become(all, _) => content.clone_from(all),
             Change::Nothing => {}
         }

@@ -445,7 +445,10 @@ fn part_of(change: &Change, before: &[u8], after: &[u8], content: &[u8]) -> Opti
 /// The changes that an action was about to make.
 fn attempted(action: Option<&Action>, model: &Model, intent: Option<u64>) -> Option<Vec<Change>> {
     match action? {
-        Action::Write(_, changes) => Some(changes.clone()),
+        Action::Write(_, changes) => Some(match model.whole_of(changes) {
+            Some(whole) => vec![Change::Whole(whole.to_vec())],
+            None => changes.clone(),
+        }),
         Action::Revert(..) => Some(vec![Change::Revert(intent?)]),
         Action::Resize(_, size) => {
             let old = model.present_bytes();

@@ -91,6 +91,10 @@ pub struct World {
     pub units: Option<Random>,
     /// Volumes are deduplicated from the beginning.
     pub dedups: bool,
+    /// Volumes are strict.
+    pub strict: bool,
+    /// Whole writes.
+    pub wholes: u64,
     /// Every volume has a small cache, all of which may be dirty.
     pub all_cached: bool,
     /// The space of the media is limited.
@@ -158,6 +162,8 @@ impl World {
             extents: None,
             units: None,
             dedups: false,
+            strict: false,
+            wholes: 0,
             all_cached: false,
             limited: false,
             taken_along: 0,
@@ -209,6 +215,8 @@ impl World {
             extents: self.extents.clone(),
             units: self.units.clone(),
             dedups: self.dedups,
+            strict: self.strict,
+            wholes: 0,
             all_cached: self.all_cached,
             limited: false,
             taken_along: 0,
@@ -553,6 +561,9 @@ impl World {
             // How many seqs one takes depends on what it takes along.
             return changes.iter().try_for_each(|one| self.write(name, std::slice::from_ref(one)));
         }
+        if let Some(whole) = self.models[name].whole_of(changes) {
+            return self.write_whole(name, whole);
+        }
         let ops: Vec<WriteOp<'_>> = changes.iter().map(op_of).collect();
         let volume = self.volume(name);
         let before = self.models[name].oracle.latest();
@@ -597,6 +608,8 @@ impl World {
         let mut model = Model::new(latest.seq.0, content, info.granularity, info.window_ns);
         model.note_now(clone.now().as_nanos());
         model.cached = info.cache.is_some();
+        assert_eq!(info.strict, self.strict, "a clone is as strict as its origin");
+        model.whole_blocks = self.strict.then(|| clone.whole_blocks_max());
         self.models.insert(name.to_owned(), model);
         Ok(())
     }
@@ -618,6 +631,7 @@ impl World {
             extent: self.extent().unwrap_or_default(),
             copy_unit: self.copy_unit(architecture, granularity),
             dedup: self.dedups,
+            strict: self.strict,
             ..VolumeSpec::new(name, size_bytes)
         }
     }
@@ -634,6 +648,7 @@ impl World {
         let info = self.volume(name).info().expect("a new volume");
         let mut model = Model::new(latest.seq.0, content, granularity, window_ns);
         model.cached = info.cache.is_some();
+        model.whole_blocks = info.strict.then(|| self.volume(name).whole_blocks_max());
         self.models.insert(name.to_owned(), model);
     }
 

@@ -55,4 +55,5 @@ mod together;
 mod trash;
 mod update;
 mod versions;
+mod whole;
 mod wide;
