@@ -10,3 +10,4 @@ pub mod import;
 pub mod lineage;
 pub mod resolve;
 pub mod revert;
+pub mod writes;

@@ -57,3 +57,4 @@ mod update;
 mod versions;
 mod whole;
 mod wide;
+mod writes;
