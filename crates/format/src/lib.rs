@@ -3,7 +3,8 @@
 //!
 //! 1. All integers are little-endian and of fixed width; padding is zero and verified.
 //! 2. Every structure has a magic and a CRC32C salted by its type; a decoder that returns a value
-//!    has verified both, and every range.
+//!    has verified both, and every range. (The blocks of a share have no CRC of their own: they are
+//!    data of a volume, whose map has it.)
 //! 3. Bytes from outside never panic a decoder and never make it allocate more than they are long
 //!    (or than a pack is when decoded: 132 KB).
 //!    A value from our own code that cannot be encoded is our mistake: an assertion.
@@ -36,6 +37,10 @@
 //! - `crypt`: `CryptHeader` (`encode(copy)`, `decode(&[u8], copy)`).
 //! - `parity`: `Record` (`encode(address)`, `decode(&[u8], address, id)`), `Entry`
 //!   (`holds(cells)`), `header_bytes(count)`, `peek_header_bytes(&[u8], address)`.
+//! - `share`: the blocks of a share, each with `encode(address)` and `decode(&[u8; 4096], address)`
+//!   over `place::ShareAddress`: `root::ShareRoot`, `inode::InodeBlock`, `directory::DirectoryNode`
+//!   (and packed `Entries`), `stack::StackBlock`, `log::LogBlock` (`State`; records
+//!   `operation::Operation`); `name_hash::first_key`.
 //! - `time`: `TimeEntry`, `TimePage` (`encode`, `decode`, `get`), `TIME_ENTRIES_MAX`.
 //! - `field`, `checksum` and `Place`, of which other durable formats are made, too (traces).
 //!
@@ -56,6 +61,7 @@ pub mod page;
 pub mod parity;
 pub mod run;
 pub mod segment;
+pub mod share;
 pub mod superblock;
 pub mod time;
 pub mod write_buffer;

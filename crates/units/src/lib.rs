@@ -9,6 +9,7 @@
 mod calendar;
 mod cron;
 mod extent;
+mod file;
 mod granularity;
 mod local;
 mod moment;
@@ -23,6 +24,7 @@ mod timing;
 pub use calendar::Period;
 pub use cron::{Cron, CronError};
 pub use extent::{MapExtent, MapExtentError};
+pub use file::{FILE_NAME_BYTES_MAX, FileId, FileName, FileNameError, Generation, Inode};
 pub use granularity::{Granularity, GranularityError};
 pub use jiff::tz::TimeZone;
 pub use local::Reading;

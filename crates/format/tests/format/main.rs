@@ -9,6 +9,7 @@ mod packs;
 mod page;
 mod pages;
 mod round_trip;
+mod share_blocks;
 mod values;
 
 use hindsight_format::field::Field;

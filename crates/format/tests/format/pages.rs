@@ -1,11 +1,12 @@
 //! Every byte table and every hex example of the pages in `docs/format/`, but for those of traces.
 
 use hindsight_format::{
-    batch, crypt, label, map, pack, page, parity, run, segment, superblock, time, write_buffer,
+    batch, crypt, label, map, pack, page, parity, run, segment, share, superblock, time,
+    write_buffer,
 };
 
-use crate::examples;
 use crate::page::{Table, compare_example, compare_tables, table};
+use crate::{examples, share_blocks};
 
 const TABLES: &[Table] = &[
     table("superblock", "superblock", superblock::layout::FIELDS),
@@ -29,6 +30,17 @@ const TABLES: &[Table] = &[
     table("parity", "entry of a parity record", parity::layout::ENTRY_FIELDS),
     table("parity", "pending entry", parity::layout::PENDING_FIELDS),
     table("write-buffer", "mark of a write buffer", write_buffer::layout::FIELDS),
+    table("share", "share root", share::root::layout::FIELDS),
+    table("share", "beginning", share::place::layout::FIELDS),
+    table("share", "inode", share::inode::layout::FIELDS),
+    table("share", "directory node", share::directory::layout::FIELDS),
+    table("share", "entry of a directory", share::directory::layout::ENTRY_FIELDS),
+    table("share", "child of a directory node", share::directory::layout::CHILD_FIELDS),
+    table("share", "free stack", share::stack::layout::FIELDS),
+    table("share", "operation log", share::log::layout::FIELDS),
+    table("share", "free numbers of a kind", share::log::layout::STACK_FIELDS),
+    table("share", "operation", share::operation::layout::FIELDS),
+    table("share", "attributes before", share::operation::layout::BEFORE_FIELDS),
     table("time-run", "time entry", time::layout::FIELDS),
 ];
 
@@ -46,6 +58,10 @@ fn examples() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("map-run", "run footer", examples::footer().encode(examples::page(2)).to_vec()),
         ("parity", "parity record", examples::parity_record().encode(65_536)),
         ("parity", "pending entry", examples::pending_entry().encode()),
+        ("share", "share root", share_blocks::root().encode().to_vec()),
+        ("share", "inode", share_blocks::file().encode(share_blocks::FILE).to_vec()),
+        ("share", "directory node", share_blocks::leaf().encode(share_blocks::LEAF).to_vec()),
+        ("share", "operation log", share_blocks::log().encode(share_blocks::LOG).to_vec()),
         ("time-run", "time page", examples::time_page().to_vec()),
     ]
 }

@@ -1,0 +1,355 @@
+//! An inode: the attributes of an object, the slabs that it has, and content that fits in.
+//!
+//! 1. Content is inline or in slabs, never both; a file that is longer than its inline part is in
+//!    slabs, though it may have none (a hole).
+//! 2. Inline content may be shorter than the file: zeros follow.
+
+use units::{Generation, Inode, WallTime};
+
+use crate::error::{Place, Result};
+use crate::field::{Field, get, get_u32, put, verify_zero_bytes};
+use crate::share::directory::Entries;
+use crate::share::place::{
+    BLOCK_BYTES, FILE_BYTES_MAX, LEVELS, ShareAddress, first_of_level, is_slab,
+};
+
+/// Where the fields are.
+pub mod layout {
+    use crate::field::{Field, tile};
+
+    /// The whole structure.
+    pub const BYTES: usize = 4096;
+    pub(crate) const BEGIN: Field = Field::new("begin", 0, 16);
+    pub(crate) const GENERATION: Field = Field::new("generation", 16, 8);
+    pub(crate) const KIND: Field = Field::new("kind", 24, 1);
+    pub(crate) const FLAGS: Field = Field::new("flags", 25, 1);
+    pub(crate) const MODE: Field = Field::new("mode", 26, 2);
+    pub(crate) const LINKS: Field = Field::new("links", 28, 4);
+    pub(crate) const UID: Field = Field::new("uid", 32, 4);
+    pub(crate) const GID: Field = Field::new("gid", 36, 4);
+    pub(crate) const SIZE: Field = Field::new("size", 40, 8);
+    pub(crate) const USED: Field = Field::new("used", 48, 8);
+    pub(crate) const ACCESSED: Field = Field::new("accessed", 56, 8);
+    pub(crate) const MODIFIED: Field = Field::new("modified", 64, 8);
+    pub(crate) const CHANGED: Field = Field::new("changed", 72, 8);
+    pub(crate) const CREATED: Field = Field::new("created", 80, 8);
+    pub(crate) const PARENT: Field = Field::new("parent", 88, 8);
+    pub(crate) const ENTRIES: Field = Field::new("entries", 96, 8);
+    pub(crate) const VERIFIER: Field = Field::new("verifier", 104, 8);
+    pub(crate) const DEVICE: Field = Field::new("device", 112, 8);
+    pub(crate) const OPERATION: Field = Field::new("operation", 120, 8);
+    pub(crate) const SLABS: Field = Field::new("slabs", 128, 136);
+    pub(crate) const INLINE_BYTES: Field = Field::new("inline_bytes", 264, 2);
+    pub(crate) const ZERO: Field = Field::new("zero", 266, 246);
+    pub(crate) const INLINE: Field = Field::new("inline", 512, 3584);
+    /// In order.
+    pub const FIELDS: &[Field] = &[
+        BEGIN,
+        GENERATION,
+        KIND,
+        FLAGS,
+        MODE,
+        LINKS,
+        UID,
+        GID,
+        SIZE,
+        USED,
+        ACCESSED,
+        MODIFIED,
+        CHANGED,
+        CREATED,
+        PARENT,
+        ENTRIES,
+        VERIFIER,
+        DEVICE,
+        OPERATION,
+        SLABS,
+        INLINE_BYTES,
+        ZERO,
+        INLINE,
+    ];
+    const _: () = assert!(tile(FIELDS, BYTES));
+}
+
+const MAGIC: &[u8; 4] = b"HSIN";
+/// Bytes of content that fit in.
+pub const INLINE_BYTES_MAX: usize = layout::INLINE.bytes;
+/// Links that an object has at most.
+pub const LINKS_MAX: u32 = 65_000;
+/// Bytes of what a symbolic link holds at most.
+pub const SYMLINK_BYTES_MAX: u64 = 4095;
+/// Permissions, and the bits for setuid, setgid and sticky.
+pub const MODE_BITS: u16 = 0o7777;
+const IN_SLABS: u8 = 1;
+const HAS_VERIFIER: u8 = 2;
+
+/// The kind of an object; the numbers are those of NFSv3's `ftype3`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// A regular file.
+    File = 1,
+    /// A directory.
+    Directory = 2,
+    /// A block device.
+    BlockDevice = 3,
+    /// A character device.
+    CharacterDevice = 4,
+    /// A symbolic link.
+    Symlink = 5,
+    /// A socket.
+    Socket = 6,
+    /// A fifo.
+    Fifo = 7,
+}
+
+impl FileKind {
+    /// The kind with that number.
+    pub fn from_number(number: u8) -> Option<FileKind> {
+        Some(match number {
+            1 => FileKind::File,
+            2 => FileKind::Directory,
+            3 => FileKind::BlockDevice,
+            4 => FileKind::CharacterDevice,
+            5 => FileKind::Symlink,
+            6 => FileKind::Socket,
+            7 => FileKind::Fifo,
+            _ => return None,
+        })
+    }
+
+    /// Whether it has bytes.
+    pub fn has_content(self) -> bool {
+        matches!(self, FileKind::File | FileKind::Symlink)
+    }
+
+    fn is_device(self) -> bool {
+        matches!(self, FileKind::BlockDevice | FileKind::CharacterDevice)
+    }
+}
+
+/// Where the content is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Nowhere: the kind has none.
+    None,
+    /// The first bytes of a file or symbolic link; zeros follow.
+    Inline(Vec<u8>),
+    /// The entries of a directory.
+    Entries(Entries),
+    /// The block of the root of a directory's tree.
+    Tree(u64),
+    /// The slabs of each level of a file or symbolic link; 0: none, a hole.
+    Slabs([u64; LEVELS]),
+}
+
+/// An inode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InodeBlock {
+    /// Its life.
+    pub generation: Generation,
+    /// Its kind.
+    pub kind: FileKind,
+    /// Permissions and the bits above them.
+    pub mode: u16,
+    /// Names that it has; of a directory 2 and its directories.
+    pub links: u32,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Bytes of content; of a directory those of its nodes.
+    pub size: u64,
+    /// Blocks of data that it holds, of a sparse file perhaps fewer than these.
+    pub used: u64,
+    /// Last access that somebody told of.
+    pub accessed: WallTime,
+    /// Last change of the content.
+    pub modified: WallTime,
+    /// Last change of anything; rises strictly.
+    pub changed: WallTime,
+    /// Its birth.
+    pub created: WallTime,
+    /// Of a directory: the one that it is in; the root is in itself. Of others 0.
+    pub parent: Inode,
+    /// Of a directory: how many entries it has.
+    pub entries: u64,
+    /// The verifier of the exclusive CREATE that made it, until its attributes are set.
+    pub verifier: Option<[u8; 8]>,
+    /// Of a device: major and minor number.
+    pub device: (u32, u32),
+    /// The number of the operation that changed it last.
+    pub operation: u64,
+    /// Where the content is.
+    pub content: Content,
+}
+
+impl InodeBlock {
+    /// Its block.
+    pub fn encode(&self, address: ShareAddress) -> Box<[u8; BLOCK_BYTES]> {
+        let mut bytes = address.begin(MAGIC);
+        let b = &mut bytes[..];
+        put(b, layout::GENERATION, self.generation.0);
+        put(b, layout::KIND, self.kind as u64);
+        put(b, layout::MODE, u64::from(self.mode));
+        put(b, layout::LINKS, u64::from(self.links));
+        put(b, layout::UID, u64::from(self.uid));
+        put(b, layout::GID, u64::from(self.gid));
+        put(b, layout::SIZE, self.size);
+        put(b, layout::USED, self.used);
+        put(b, layout::ACCESSED, self.accessed.as_nanos());
+        put(b, layout::MODIFIED, self.modified.as_nanos());
+        put(b, layout::CHANGED, self.changed.as_nanos());
+        put(b, layout::CREATED, self.created.as_nanos());
+        put(b, layout::PARENT, self.parent.0);
+        put(b, layout::ENTRIES, self.entries);
+        put(b, layout::VERIFIER, u64::from_le_bytes(self.verifier.unwrap_or_default()));
+        put(b, layout::DEVICE, u64::from(self.device.0) | u64::from(self.device.1) << 32);
+        put(b, layout::OPERATION, self.operation);
+        let mut flags = if self.verifier.is_some() { HAS_VERIFIER } else { 0 };
+        let inline = match &self.content {
+            Content::None => &[],
+            Content::Inline(inline) => &inline[..],
+            Content::Entries(entries) => entries.as_bytes(),
+            Content::Tree(block) => {
+                flags |= IN_SLABS;
+                put(b, slab_field(0), *block);
+                &[]
+            }
+            Content::Slabs(slabs) => {
+                flags |= IN_SLABS;
+                for (level, slab) in slabs.iter().enumerate() {
+                    put(b, slab_field(level), *slab);
+                }
+                &[]
+            }
+        };
+        assert!(inline.len() <= INLINE_BYTES_MAX);
+        put(b, layout::FLAGS, u64::from(flags));
+        put(b, layout::INLINE_BYTES, inline.len() as u64);
+        b[layout::INLINE.offset..][..inline.len()].copy_from_slice(inline);
+        bytes
+    }
+
+    /// Decodes an inode from its block.
+    ///
+    /// # Errors
+    /// `NotThis` or `Invalid`.
+    pub fn decode(bytes: &[u8; BLOCK_BYTES], address: ShareAddress) -> Result<InodeBlock> {
+        let place = address.place("inode");
+        address.verify(place, MAGIC, bytes)?;
+        let b = &bytes[..];
+        let number = b[layout::KIND.offset];
+        let Some(kind) = FileKind::from_number(number) else {
+            return Err(place
+                .require(false, "a kind from 1 to 7", number)
+                .expect_err("it is none"));
+        };
+        let flags = b[layout::FLAGS.offset];
+        place.require(flags & !(IN_SLABS | HAS_VERIFIER) == 0, "flags that are known", flags)?;
+        let time = |field| WallTime::from_nanos(get(b, field));
+        let verifier = get(b, layout::VERIFIER).to_le_bytes();
+        let device = get(b, layout::DEVICE);
+        let inode = InodeBlock {
+            generation: Generation(get(b, layout::GENERATION)),
+            kind,
+            mode: get(b, layout::MODE) as u16,
+            links: get_u32(b, layout::LINKS),
+            uid: get_u32(b, layout::UID),
+            gid: get_u32(b, layout::GID),
+            size: get(b, layout::SIZE),
+            used: get(b, layout::USED),
+            accessed: time(layout::ACCESSED),
+            modified: time(layout::MODIFIED),
+            changed: time(layout::CHANGED),
+            created: time(layout::CREATED),
+            parent: Inode(get(b, layout::PARENT)),
+            entries: get(b, layout::ENTRIES),
+            verifier: (flags & HAS_VERIFIER != 0).then_some(verifier),
+            device: (device as u32, (device >> 32) as u32),
+            operation: get(b, layout::OPERATION),
+            content: decode_content(place, b, kind, flags & IN_SLABS != 0)?,
+        };
+        let has_verifier = inode.verifier.is_some();
+        place.require(has_verifier || verifier == [0; 8], "no verifier", "one without flag")?;
+        inode.verify(place, has_verifier, device)?;
+        Ok(inode)
+    }
+
+    fn verify(&self, place: Place, has_verifier: bool, device: u64) -> Result<()> {
+        let is_directory = self.kind == FileKind::Directory;
+        place.require_countable("generation", self.generation.0)?;
+        place.require_countable("operation", self.operation)?;
+        place.require(self.generation.0 > 0, "a generation", 0)?;
+        place.require(self.mode & !MODE_BITS == 0, "a mode of 12 bits", self.mode)?;
+        let links = self.links;
+        place.require((1..=LINKS_MAX).contains(&links), "1 to 65000 links", links)?;
+        let has_parent = self.parent.0 != 0 && self.parent < Inode::END;
+        place.require(has_parent == is_directory, "a parent of directories", self.parent)?;
+        place.require(is_directory || self.entries == 0, "no entries", self.entries)?;
+        place.require(self.used <= 1 << 40, "a used that fits", self.used)?;
+        let is_file = self.kind == FileKind::File;
+        place.require(is_file || !has_verifier, "no verifier", "one")?;
+        place.require(self.kind.is_device() || device == 0, "no device", device)?;
+        let size = self.size;
+        let longest = match (self.kind, &self.content) {
+            (FileKind::Symlink, _) => SYMLINK_BYTES_MAX,
+            (FileKind::File, Content::Slabs(_)) => FILE_BYTES_MAX,
+            (FileKind::File, _) => INLINE_BYTES_MAX as u64,
+            (FileKind::Directory, _) => 1 << 62,
+            _ => 0,
+        };
+        place.require(size <= longest, "a size of its kind", size)?;
+        match &self.content {
+            Content::Inline(inline) => {
+                place.require(inline.len() as u64 <= size, "no more inline than its size", size)
+            }
+            Content::Entries(entries) => {
+                let are_all = entries.count() as u64 == self.entries;
+                place.require(are_all, "entries as it says", self.entries)
+            }
+            Content::Slabs(slabs) => {
+                let blocks = size.div_ceil(units::BLOCK_BYTES);
+                let fits = |(level, slab): (usize, &u64)| {
+                    *slab == 0 || is_slab(level, *slab) && first_of_level(level) < blocks
+                };
+                place.require(slabs.iter().enumerate().all(fits), "slabs of its size", size)
+            }
+            Content::Tree(block) => place.require(is_slab(0, *block), "a block of data", block),
+            Content::None => Ok(()),
+        }
+    }
+}
+
+fn slab_field(level: usize) -> Field {
+    Field::new("slab", layout::SLABS.offset + level * 8, 8)
+}
+
+fn decode_content(place: Place, b: &[u8], kind: FileKind, in_slabs: bool) -> Result<Content> {
+    let zero = &b[layout::ZERO.offset..layout::ZERO.end()];
+    verify_zero_bytes(place, zero, layout::ZERO.offset)?;
+    let length = get(b, layout::INLINE_BYTES) as usize;
+    let is_short = length <= INLINE_BYTES_MAX && !(in_slabs && length > 0);
+    place.require(is_short, "inline_bytes that fit", length)?;
+    let (inline, rest) = b[layout::INLINE.offset..].split_at(length);
+    verify_zero_bytes(place, rest, layout::INLINE.offset + length)?;
+    let slabs: [u64; LEVELS] = std::array::from_fn(|level| get(b, slab_field(level)));
+    let has_slabs = slabs.iter().any(|slab| *slab != 0);
+    place.require(in_slabs || !has_slabs, "no slabs", "some")?;
+    match (kind, in_slabs) {
+        (FileKind::Directory, false) => {
+            let count = get(b, layout::ENTRIES) as usize;
+            Ok(Content::Entries(Entries::decode(place, inline, count)?))
+        }
+        (FileKind::Directory, true) => {
+            let is_alone = slabs[1..].iter().all(|slab| *slab == 0);
+            place.require(is_alone, "one root of a tree", "slabs")?;
+            Ok(Content::Tree(slabs[0]))
+        }
+        (FileKind::File | FileKind::Symlink, false) => Ok(Content::Inline(inline.to_vec())),
+        (FileKind::File | FileKind::Symlink, true) => Ok(Content::Slabs(slabs)),
+        _ => {
+            place.require(length == 0 && !in_slabs, "no content", length)?;
+            Ok(Content::None)
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! The record of an operation that changed a share.
+
+use units::{FileId, Generation, Inode, Seq, WallTime};
+
+use crate::error::{Place, Result};
+use crate::field::{get, get_u32, get_u128, put, put_u128};
+use crate::share::inode::FileKind;
+
+/// Where the fields are.
+pub mod layout {
+    use crate::field::{Field, tile};
+
+    /// A record but for its parts and names.
+    pub const BYTES: usize = 104;
+    pub(crate) const RECORD_BYTES: Field = Field::new("record_bytes", 0, 2);
+    pub(crate) const PROCEDURE: Field = Field::new("procedure", 2, 1);
+    pub(crate) const PARTS: Field = Field::new("parts", 3, 1);
+    pub(crate) const XID: Field = Field::new("xid", 4, 4);
+    pub(crate) const NUMBER: Field = Field::new("number", 8, 8);
+    pub(crate) const TIME: Field = Field::new("time", 16, 8);
+    pub(crate) const SEQ_BEFORE: Field = Field::new("seq_before", 24, 8);
+    pub(crate) const CLIENT: Field = Field::new("client", 32, 16);
+    pub(crate) const UID: Field = Field::new("uid", 48, 4);
+    pub(crate) const GID: Field = Field::new("gid", 52, 4);
+    pub(crate) const GROUPS_HASH: Field = Field::new("groups_hash", 56, 8);
+    pub(crate) const ARGUMENTS_CRC: Field = Field::new("arguments_crc", 64, 4);
+    pub(crate) const NAME_BYTES: Field = Field::new("name_bytes", 68, 1);
+    pub(crate) const NEW_NAME_BYTES: Field = Field::new("new_name_bytes", 69, 1);
+    pub(crate) const ZERO: Field = Field::new("zero", 70, 2);
+    pub(crate) const OBJECT: Field = Field::new("object", 72, 16);
+    pub(crate) const OTHER: Field = Field::new("other", 88, 16);
+    /// In order.
+    pub const FIELDS: &[Field] = &[
+        RECORD_BYTES,
+        PROCEDURE,
+        PARTS,
+        XID,
+        NUMBER,
+        TIME,
+        SEQ_BEFORE,
+        CLIENT,
+        UID,
+        GID,
+        GROUPS_HASH,
+        ARGUMENTS_CRC,
+        NAME_BYTES,
+        NEW_NAME_BYTES,
+        ZERO,
+        OBJECT,
+        OTHER,
+    ];
+    const _: () = assert!(tile(FIELDS, BYTES));
+
+    /// The part with attributes before.
+    pub const BEFORE_BYTES: usize = 48;
+    pub(crate) const KIND: Field = Field::new("kind", 0, 1);
+    pub(crate) const BEFORE_ZERO: Field = Field::new("zero", 1, 1);
+    pub(crate) const MODE: Field = Field::new("mode", 2, 2);
+    pub(crate) const LINKS: Field = Field::new("links", 4, 4);
+    pub(crate) const BEFORE_UID: Field = Field::new("uid", 8, 4);
+    pub(crate) const BEFORE_GID: Field = Field::new("gid", 12, 4);
+    pub(crate) const SIZE: Field = Field::new("size", 16, 8);
+    pub(crate) const ACCESSED: Field = Field::new("accessed", 24, 8);
+    pub(crate) const MODIFIED: Field = Field::new("modified", 32, 8);
+    pub(crate) const CHANGED: Field = Field::new("changed", 40, 8);
+    /// In order.
+    pub const BEFORE_FIELDS: &[Field] = &[
+        KIND,
+        BEFORE_ZERO,
+        MODE,
+        LINKS,
+        BEFORE_UID,
+        BEFORE_GID,
+        SIZE,
+        ACCESSED,
+        MODIFIED,
+        CHANGED,
+    ];
+    const _: () = assert!(tile(BEFORE_FIELDS, BEFORE_BYTES));
+}
+
+const PART_BYTES: usize = 16;
+const HAS_RANGE: u8 = 1;
+const HAS_TARGET: u8 = 2;
+const HAS_BEFORE: u8 = 4;
+/// Bytes of the longest record.
+pub const RECORD_BYTES_MAX: usize =
+    layout::BYTES + 3 * PART_BYTES + layout::BEFORE_BYTES + 2 * units::FILE_NAME_BYTES_MAX;
+
+/// What was done; the numbers are those of NFSv3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Procedure {
+    /// SETATTR, or CREATE of a file that was there.
+    SetAttributes = 2,
+    /// WRITE.
+    Write = 7,
+    /// CREATE.
+    Create = 8,
+    /// MKDIR.
+    MakeDirectory = 9,
+    /// SYMLINK.
+    MakeSymlink = 10,
+    /// MKNOD.
+    MakeNode = 11,
+    /// REMOVE.
+    Remove = 12,
+    /// RMDIR.
+    RemoveDirectory = 13,
+    /// RENAME.
+    Rename = 14,
+    /// LINK.
+    Link = 15,
+}
+
+impl Procedure {
+    fn from_number(number: u8) -> Option<Procedure> {
+        Some(match number {
+            2 => Procedure::SetAttributes,
+            7 => Procedure::Write,
+            8 => Procedure::Create,
+            9 => Procedure::MakeDirectory,
+            10 => Procedure::MakeSymlink,
+            11 => Procedure::MakeNode,
+            12 => Procedure::Remove,
+            13 => Procedure::RemoveDirectory,
+            14 => Procedure::Rename,
+            15 => Procedure::Link,
+            _ => return None,
+        })
+    }
+}
+
+/// Whose request: what a record knows of its sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The client's address, as IPv6.
+    pub client: u128,
+    /// The request's number.
+    pub xid: u32,
+    /// CRC32C of the request's arguments.
+    pub arguments_crc: u32,
+    /// The user, after squashing.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// A hash of its other groups.
+    pub groups_hash: u64,
+}
+
+/// Attributes before an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Before {
+    /// The object's kind.
+    pub kind: FileKind,
+    /// Its mode.
+    pub mode: u16,
+    /// Its links.
+    pub links: u32,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Its size.
+    pub size: u64,
+    /// Last access.
+    pub accessed: WallTime,
+    /// Last change of the content.
+    pub modified: WallTime,
+    /// Last change.
+    pub changed: WallTime,
+}
+
+/// Two more objects of a RENAME.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The directory of the new name.
+    pub directory: FileId,
+    /// The object that had the new name.
+    pub victim: Option<FileId>,
+}
+
+/// The record of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation<'a> {
+    /// What was done.
+    pub procedure: Procedure,
+    /// Rises by one from each to the next.
+    pub number: u64,
+    /// The time that it gave to what it changed.
+    pub time: WallTime,
+    /// The seq of the volume before the transaction that it is in.
+    pub seq_before: Seq,
+    /// Whose request.
+    pub origin: Origin,
+    /// The file, or the directory of the name.
+    pub object: FileId,
+    /// The object that was made, linked, removed or renamed.
+    pub other: Option<FileId>,
+    /// The rest of a RENAME.
+    pub target: Option<Target>,
+    /// First byte and length of a WRITE; new size, and 0, of a SETATTR that has one.
+    pub range: Option<(u64, u64)>,
+    /// Of the file that was written or set; of what lost a name by REMOVE, RMDIR or RENAME.
+    pub before: Option<Before>,
+    /// The name; empty if there is none.
+    pub name: &'a [u8],
+    /// The new name of a RENAME; empty of others.
+    pub new_name: &'a [u8],
+}
+
+impl Operation<'_> {
+    /// Bytes that it takes.
+    pub fn encoded_bytes(&self) -> usize {
+        let mut bytes = layout::BYTES + self.name.len() + self.new_name.len();
+        bytes += self.range.map_or(0, |_| PART_BYTES);
+        bytes += self.target.map_or(0, |_| 2 * PART_BYTES);
+        bytes + self.before.map_or(0, |_| layout::BEFORE_BYTES)
+    }
+
+    /// Appends it.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.resize(start + layout::BYTES, 0);
+        let b = &mut out[start..];
+        let part = |is_there, part| if is_there { part } else { 0 };
+        let parts = part(self.range.is_some(), HAS_RANGE)
+            | part(self.target.is_some(), HAS_TARGET)
+            | part(self.before.is_some(), HAS_BEFORE);
+        put(b, layout::RECORD_BYTES, self.encoded_bytes() as u64);
+        put(b, layout::PROCEDURE, self.procedure as u64);
+        put(b, layout::PARTS, u64::from(parts));
+        put(b, layout::XID, u64::from(self.origin.xid));
+        put(b, layout::NUMBER, self.number);
+        put(b, layout::TIME, self.time.as_nanos());
+        put(b, layout::SEQ_BEFORE, self.seq_before.0);
+        put_u128(b, layout::CLIENT, self.origin.client);
+        put(b, layout::UID, u64::from(self.origin.uid));
+        put(b, layout::GID, u64::from(self.origin.gid));
+        put(b, layout::GROUPS_HASH, self.origin.groups_hash);
+        put(b, layout::ARGUMENTS_CRC, u64::from(self.origin.arguments_crc));
+        put(b, layout::NAME_BYTES, self.name.len() as u64);
+        put(b, layout::NEW_NAME_BYTES, self.new_name.len() as u64);
+        put_u128(b, layout::OBJECT, pair_of(Some(self.object)));
+        put_u128(b, layout::OTHER, pair_of(self.other));
+        if let Some((offset, bytes)) = self.range {
+            out.extend_from_slice(&offset.to_le_bytes());
+            out.extend_from_slice(&bytes.to_le_bytes());
+        }
+        if let Some(target) = self.target {
+            out.extend_from_slice(&pair_of(Some(target.directory)).to_le_bytes());
+            out.extend_from_slice(&pair_of(target.victim).to_le_bytes());
+        }
+        if let Some(before) = &self.before {
+            encode_before(before, out);
+        }
+        out.extend_from_slice(self.name);
+        out.extend_from_slice(self.new_name);
+        assert!(out.len() == start + self.encoded_bytes());
+    }
+
+    /// Decodes the first record of `bytes`; and how long it is.
+    pub(crate) fn decode(place: Place, bytes: &[u8]) -> Result<(Operation<'_>, usize)> {
+        let b = bytes;
+        let is_there = b.len() >= layout::BYTES;
+        place.require(is_there, "a whole record", b.len())?;
+        let length = get(b, layout::RECORD_BYTES) as usize;
+        let number = b[layout::PROCEDURE.offset];
+        let Some(procedure) = Procedure::from_number(number) else {
+            let wrong = place.require(false, "a procedure that changes something", number);
+            return Err(wrong.expect_err("it is none"));
+        };
+        let parts = b[layout::PARTS.offset];
+        place.require(parts <= 7, "parts that are known", parts)?;
+        place.require(get(b, layout::ZERO) == 0, "padding of zeros", "others")?;
+        let name_bytes = get(b, layout::NAME_BYTES) as usize;
+        let new_name_bytes = get(b, layout::NEW_NAME_BYTES) as usize;
+        let mut rest = &b[layout::BYTES..];
+        let mut take = |count: usize| -> Result<&[u8]> {
+            let found = rest.len();
+            let Some((taken, after)) = rest.split_at_checked(count) else {
+                return Err(place
+                    .require(false, "a whole record", found)
+                    .expect_err("it is short"));
+            };
+            rest = after;
+            Ok(taken)
+        };
+        let mut has = |part: u8, bytes: usize| match parts & part {
+            0 => Ok(None),
+            _ => take(bytes).map(Some),
+        };
+        let range = has(HAS_RANGE, PART_BYTES)?;
+        let target = has(HAS_TARGET, 2 * PART_BYTES)?;
+        let before = has(HAS_BEFORE, layout::BEFORE_BYTES)?;
+        let operation = Operation {
+            procedure,
+            number: get(b, layout::NUMBER),
+            time: WallTime::from_nanos(get(b, layout::TIME)),
+            seq_before: Seq(get(b, layout::SEQ_BEFORE)),
+            origin: decode_origin(b),
+            object: file_id(get_u128(b, layout::OBJECT)).unwrap_or_default(),
+            other: file_id(get_u128(b, layout::OTHER)),
+            target: target.map(|bytes| Target {
+                directory: file_id(wide(bytes)).unwrap_or_default(),
+                victim: file_id(wide(&bytes[PART_BYTES..])),
+            }),
+            range: range.map(|bytes| (wide(bytes) as u64, (wide(bytes) >> 64) as u64)),
+            before: before.map(|bytes| decode_before(place, bytes)).transpose()?,
+            name: take(name_bytes)?,
+            new_name: take(new_name_bytes)?,
+        };
+        place.require_countable("operation", operation.number)?;
+        place.require(operation.encoded_bytes() == length, "its length", length)?;
+        Ok((operation, length))
+    }
+}
+
+fn decode_origin(b: &[u8]) -> Origin {
+    Origin {
+        client: get_u128(b, layout::CLIENT),
+        xid: get_u32(b, layout::XID),
+        arguments_crc: get_u32(b, layout::ARGUMENTS_CRC),
+        uid: get_u32(b, layout::UID),
+        gid: get_u32(b, layout::GID),
+        groups_hash: get(b, layout::GROUPS_HASH),
+    }
+}
+
+fn encode_before(before: &Before, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + layout::BEFORE_BYTES, 0);
+    let b = &mut out[start..];
+    put(b, layout::KIND, before.kind as u64);
+    put(b, layout::MODE, u64::from(before.mode));
+    put(b, layout::LINKS, u64::from(before.links));
+    put(b, layout::BEFORE_UID, u64::from(before.uid));
+    put(b, layout::BEFORE_GID, u64::from(before.gid));
+    put(b, layout::SIZE, before.size);
+    put(b, layout::ACCESSED, before.accessed.as_nanos());
+    put(b, layout::MODIFIED, before.modified.as_nanos());
+    put(b, layout::CHANGED, before.changed.as_nanos());
+}
+
+fn decode_before(place: Place, b: &[u8]) -> Result<Before> {
+    let number = b[layout::KIND.offset];
+    let Some(kind) = FileKind::from_number(number) else {
+        return Err(place.require(false, "a kind from 1 to 7", number).expect_err("it is none"));
+    };
+    place.require(get(b, layout::BEFORE_ZERO) == 0, "padding of zeros", "others")?;
+    let time = |field| WallTime::from_nanos(get(b, field));
+    Ok(Before {
+        kind,
+        mode: get(b, layout::MODE) as u16,
+        links: get_u32(b, layout::LINKS),
+        uid: get_u32(b, layout::BEFORE_UID),
+        gid: get_u32(b, layout::BEFORE_GID),
+        size: get(b, layout::SIZE),
+        accessed: time(layout::ACCESSED),
+        modified: time(layout::MODIFIED),
+        changed: time(layout::CHANGED),
+    })
+}
+
+/// An inode and a generation side by side; 0 is none.
+fn pair_of(file: Option<FileId>) -> u128 {
+    file.map_or(0, |file| u128::from(file.inode.0) | u128::from(file.generation.0) << 64)
+}
+
+fn file_id(pair: u128) -> Option<FileId> {
+    let (inode, generation) = (Inode(pair as u64), Generation((pair >> 64) as u64));
+    (pair != 0).then_some(FileId { inode, generation })
+}
+
+fn wide(bytes: &[u8]) -> u128 {
+    let bytes: &[u8; PART_BYTES] = bytes[..PART_BYTES].try_into().expect("16 bytes");
+    u128::from_le_bytes(*bytes)
+}

@@ -1,0 +1,101 @@
+//! The root of a share: its identity, and where its operation log nearly is.
+
+use units::WallTime;
+
+use crate::FORMAT_VERSION;
+use crate::error::{FormatErrorKind, Place, Result};
+use crate::field::{get, get_u32, get_u128, put, put_u128, verify_zero};
+use crate::share::place::{BLOCK_BYTES, ROOT_BLOCK, ShareAddress};
+
+/// Where the fields are.
+pub mod layout {
+    use crate::field::{Field, tile};
+
+    /// The whole structure.
+    pub const BYTES: usize = 4096;
+    pub(crate) const MAGIC: Field = Field::new("magic", 0, 8);
+    pub(crate) const FORMAT_VERSION: Field = Field::new("format_version", 8, 4);
+    pub(crate) const ZERO: Field = Field::new("zero", 12, 4);
+    pub(crate) const SHARE_ID: Field = Field::new("share_id", 16, 16);
+    pub(crate) const HASH_KEY: Field = Field::new("hash_key", 32, 16);
+    pub(crate) const CREATED: Field = Field::new("created", 48, 8);
+    pub(crate) const LOG_HINT: Field = Field::new("log_hint", 56, 8);
+    pub(crate) const FEATURES: Field = Field::new("features_incompatible", 64, 8);
+    pub(crate) const REST: Field = Field::new("zero", 72, 4024);
+    /// In order.
+    pub const FIELDS: &[Field] =
+        &[MAGIC, FORMAT_VERSION, ZERO, SHARE_ID, HASH_KEY, CREATED, LOG_HINT, FEATURES, REST];
+    const _: () = assert!(tile(FIELDS, BYTES));
+}
+
+/// The magic: `HSHAROOT`, as bytes.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"HSHAROOT");
+/// The root is written anew with each block of the log whose number is a multiple of this.
+pub const HINT_BLOCKS: u64 = 4096;
+
+/// The root of a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShareRoot {
+    /// A random number.
+    pub share_id: u128,
+    /// The secret of the hashes of names.
+    pub hash_key: u128,
+    /// The birth of the share.
+    pub created: WallTime,
+    /// The last block of the log has this number, or one of the `HINT_BLOCKS - 1` after it.
+    pub log_hint: u64,
+}
+
+impl ShareRoot {
+    /// The tag of the share's blocks.
+    pub fn tag(&self) -> u32 {
+        self.share_id as u32
+    }
+
+    /// The address of a block of the share.
+    pub fn address(&self, block: u64) -> ShareAddress {
+        ShareAddress { tag: self.tag(), block }
+    }
+
+    /// Its block.
+    pub fn encode(&self) -> Box<[u8; BLOCK_BYTES]> {
+        assert!(self.log_hint.is_multiple_of(HINT_BLOCKS));
+        let mut bytes = Box::new([0; BLOCK_BYTES]);
+        let b = &mut bytes[..];
+        put(b, layout::MAGIC, MAGIC);
+        put(b, layout::FORMAT_VERSION, u64::from(FORMAT_VERSION));
+        put_u128(b, layout::SHARE_ID, self.share_id);
+        put_u128(b, layout::HASH_KEY, self.hash_key);
+        put(b, layout::CREATED, self.created.as_nanos());
+        put(b, layout::LOG_HINT, self.log_hint);
+        bytes
+    }
+
+    /// Decodes the root from its block.
+    ///
+    /// # Errors
+    /// `NotThis`, `Version`, or `Invalid`.
+    pub fn decode(bytes: &[u8; BLOCK_BYTES]) -> Result<ShareRoot> {
+        let place = Place { structure: "share root", address: ROOT_BLOCK };
+        let b = &bytes[..];
+        place.require_magic(get(b, layout::MAGIC), MAGIC)?;
+        place.require_version(get_u32(b, layout::FORMAT_VERSION))?;
+        let features = get(b, layout::FEATURES);
+        if features != 0 {
+            let found = format!("features {features:#x}");
+            return Err(place.error(FormatErrorKind::Version, "no feature", found));
+        }
+        verify_zero(place, b, layout::ZERO)?;
+        verify_zero(place, b, layout::REST)?;
+        let log_hint = get(b, layout::LOG_HINT);
+        place.require_countable("block of the log", log_hint)?;
+        let is_whole = log_hint.is_multiple_of(HINT_BLOCKS);
+        place.require(is_whole, "a log_hint that is a multiple of 4096", log_hint)?;
+        Ok(ShareRoot {
+            share_id: get_u128(b, layout::SHARE_ID),
+            hash_key: get_u128(b, layout::HASH_KEY),
+            created: WallTime::from_nanos(get(b, layout::CREATED)),
+            log_hint,
+        })
+    }
+}
