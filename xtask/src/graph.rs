@@ -51,6 +51,8 @@ const LADDER: &[Rung] = &[
         height: 5,
         may_name: &["lab", "trace", "model", "volume", "block", "format", "env", "units"],
     },
+    // It will stand on `volume`; until then on traits of its own.
+    Rung { name: "share", height: 5, may_name: &["format", "env", "units"] },
     Rung { name: "api", height: 5, may_name: &["units"] },
     Rung {
         name: "server",

@@ -13,6 +13,10 @@ pub enum Rank {
     Metrics,
     /// The right to run schedules. Only ever tried.
     Schedules,
+    /// The right to change a share.
+    ShareTurn,
+    /// A share as it is for readers, who share it; held alone while a transaction is written.
+    ShareGate,
     /// A volume's size is being changed; what is written for it may have to make room.
     Resizing,
     /// The right to do background work.

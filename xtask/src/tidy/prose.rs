@@ -8,11 +8,12 @@ use super::Finding;
 use crate::tree::SourceFile;
 
 /// Sources whose comments are held to it.
-const HELD: [&str; 8] = [
+const HELD: [&str; 9] = [
     "crates/api/src/",
     "crates/env/src/",
     "crates/history/src/",
     "crates/server/src/",
+    "crates/share/src/",
     "crates/sim/src/",
     "crates/units/src/",
     "crates/volume/src/",

@@ -1,0 +1,55 @@
+//! The file tree of one share at one moment, and its transactions. `docs/format/share.md`;
+//! `docs/design/2026-11-28-shares.md`.
+//!
+//! 1. Every update is one change of all that belongs to it, or none; so is every transaction.
+//! 2. The past is read by the same code as the present ([`Tree`]); it cannot be changed.
+//! 3. Bytes of the volume never make a panic: what cannot be is `Corrupt`.
+//!
+//! Deliberately unaware of protocols, handles, clocks and threads. It stands on [`Blocks`] and
+//! [`Present`], which volumes and their views are.
+//!
+//! - [`Share`]: `make`, `open`, `reload`; `tree` and `read` for readers, `begin` for a transaction.
+//! - [`Transaction`]: `create`, `make_directory`, `make_symlink`, `make_node`, `link`, `remove`,
+//!   `remove_directory`, `rename`, `set_attributes`, `write`; `commit`.
+//! - [`Past`]: a share at a moment of the past.
+//! - [`Tree`]: `look_up`, `attributes`, `access`, `read`, `read_link`, `read_directory`.
+//! - [`check::check`]: what is wrong with a share.
+
+mod allocation;
+mod attributes;
+mod blocks;
+mod cache;
+pub mod check;
+mod content;
+mod content_change;
+mod directory;
+mod directory_change;
+mod error;
+mod extents;
+mod layered;
+mod moment;
+mod operations;
+mod past;
+mod permission;
+mod share;
+mod source;
+mod transaction;
+mod tree;
+mod work;
+
+pub use attributes::{Attributes, SetAttributes, SetTime};
+pub use blocks::{BlockWrite, Blocks, Present, WRITE_BLOCKS_MAX, Wait};
+pub use error::{Damage, Error, ErrorKind, Result};
+pub use moment::Moment;
+pub use operations::create::{Create, Special};
+pub use operations::rename::Place;
+pub use past::Past;
+pub use permission::{Access, Credentials};
+pub use share::{PresentTree, Share, ShareSpec, Statistics};
+pub use transaction::{Caller, Transaction};
+pub use tree::{Listed, ReadBytes, Tree};
+
+pub use format::share::inode::{FileKind, LINKS_MAX, SYMLINK_BYTES_MAX};
+pub use format::share::log::{LogBlock, State};
+pub use format::share::operation::{Before, Operation, Origin, Procedure, Target};
+pub use format::share::place::{FILE_BYTES_MAX, VOLUME_BLOCKS};

@@ -1,0 +1,7 @@
+//! The operations that change a tree, as NFSv3 has them: each one update of a transaction.
+
+pub mod create;
+pub mod remove;
+pub mod rename;
+pub mod set_attributes;
+pub mod write;

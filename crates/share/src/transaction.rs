@@ -1,0 +1,242 @@
+//! A transaction: updates that are applied in order in memory, and written as one.
+//!
+//! 1. All of it is there after a crash, or nothing: blocks of data, inodes, directories, free
+//!    numbers, and the records of its operations.
+//! 2. An update that fails leaves nothing behind. A transaction that is dropped, or whose writing
+//!    fails, leaves the share as it was.
+//! 3. The time of changes rises strictly from operation to operation, whatever the clock does.
+
+use env::RankedGuard;
+use format::share::log::{LogBlock, log_block};
+use format::share::name_hash;
+use format::share::operation::{Operation, Origin, Procedure};
+use format::share::place::ROOT_BLOCK;
+use format::share::root::{HINT_BLOCKS, ShareRoot};
+use units::{FileId, Generation, Seq, WallTime};
+
+use crate::blocks::{BlockWrite, Present, WRITE_BLOCKS_MAX, Wait};
+use crate::error::{ErrorKind, Result, require};
+use crate::extents::{Extents, Piece};
+use crate::layered::Changes;
+use crate::layered::Layered;
+use crate::moment::Moment;
+use crate::permission::Credentials;
+use crate::share::{Settled, Share};
+use crate::source::{Meta, Source};
+use crate::work::Work;
+
+/// Blocks that an update may need besides those of its data: inodes, nodes of directories and
+/// stacks of free numbers, each of them with a good deal to spare.
+const UPDATE_BLOCKS_MAX: usize = 96;
+
+/// The sender of a request for a change, the request, and the time.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller<'a> {
+    /// The user.
+    pub user: &'a Credentials,
+    /// The client's address, as IPv6.
+    pub client: u128,
+    /// The request's number.
+    pub xid: u32,
+    /// CRC32C of the request's arguments.
+    pub arguments_crc: u32,
+    /// The time by the clock.
+    pub now: WallTime,
+}
+
+/// Updates of a share that are written together by [`Transaction::commit`], or not at all. It reads
+/// as a [`crate::Tree`], with all updates so far. Bytes to be written are borrowed until then.
+pub struct Transaction<'s, 'd, P> {
+    share: &'s Share<P>,
+    moment: Moment<'s>,
+    changes: Changes<'d>,
+    /// The last block of the operation log, and those that were begun after it.
+    log: Vec<LogBlock>,
+    operations: u64,
+    seq_before: Seq,
+    _turn: RankedGuard<'s, ()>,
+}
+
+impl<P: Present> Share<P> {
+    /// Begins a transaction. Another one waits until this one ends.
+    pub fn begin(&self, wait: Wait) -> Transaction<'_, '_, P> {
+        let turn = self.turn.lock();
+        let last = self.settled.read().last.clone();
+        let floors = last.state.free.map(|free| free.height);
+        Transaction {
+            share: self,
+            moment: self.moment(wait),
+            changes: Changes::new(last.state, floors),
+            log: vec![last],
+            operations: 0,
+            seq_before: self.present.seq(),
+            _turn: turn,
+        }
+    }
+}
+
+impl<'s, 'd, P: Present> Transaction<'s, 'd, P> {
+    /// How many operations changed something.
+    pub fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    /// Applies an update with `data_blocks` blocks of data: all of it, or nothing if it fails. One
+    /// that gives no operation back has changed nothing.
+    pub(crate) fn update<'n, T>(
+        &mut self,
+        caller: &Caller<'_>,
+        data_blocks: usize,
+        change: impl FnOnce(&mut Work<'_, '_, 'd>) -> Result<(T, Option<Operation<'n>>)>,
+    ) -> Result<T> {
+        require(data_blocks + UPDATE_BLOCKS_MAX < WRITE_BLOCKS_MAX, ErrorKind::Invalid)?;
+        let blocks = self.changes.blocks() + self.log.len() + data_blocks + UPDATE_BLOCKS_MAX;
+        require(blocks <= WRITE_BLOCKS_MAX, ErrorKind::TransactionFull)?;
+        let mut state = self.changes.state;
+        state.operation += 1;
+        state.time = caller.now.max(WallTime::from_nanos(state.time.as_nanos() + 1));
+        let mut work = Work {
+            layer: Layered::new(&*self, Changes::new(state, self.changes.floors)),
+            user: caller.user,
+            time: state.time,
+            operation: state.operation,
+            generation: Generation(self.seq_before.0 + 1),
+        };
+        let (value, operation) = change(&mut work)?;
+        let changes = work.layer.changes;
+        if let Some(operation) = operation {
+            let origin = origin(caller);
+            let seq_before = self.seq_before;
+            self.append(&Operation { origin, seq_before, ..operation });
+            self.changes.absorb(changes);
+            self.operations += 1;
+        }
+        Ok(value)
+    }
+
+    /// Puts a record into the operation log, of an operation that is about to be absorbed.
+    fn append(&mut self, operation: &Operation<'_>) {
+        let last = self.log.last_mut().expect("a log has a last block");
+        if last.push(operation) {
+            return;
+        }
+        last.state = self.changes.state;
+        let mut next = LogBlock::new(last.number + 1, self.changes.state);
+        assert!(next.push(operation), "a record fits into a block");
+        self.log.push(next);
+    }
+
+    /// Writes all of it; the seq of the volume after it.
+    ///
+    /// # Errors
+    /// `Storage`: nothing of it was written.
+    pub fn commit(mut self) -> Result<Seq> {
+        if self.operations == 0 {
+            return Ok(self.seq_before);
+        }
+        let last = self.log.last_mut().expect("a log has a last block");
+        last.state = self.changes.state;
+        let last = last.clone();
+        let mut root = self.share.root;
+        root.log_hint = last.number / HINT_BLOCKS * HINT_BLOCKS;
+        let encoded = self.encode(&root);
+        let writes: Vec<BlockWrite<'_>> = write_of_each(self.changes.extents(), &encoded);
+        assert!(writes.len() <= WRITE_BLOCKS_MAX, "updates were counted");
+        let mut settled = self.share.settled.write();
+        let seq = self.share.present.write_whole(&writes)?;
+        let mut has_holes = false;
+        for (first, piece) in self.changes.extents().iter() {
+            if let Piece::Zero(count) = piece {
+                self.share.cache.forget(first, *count);
+                has_holes = true;
+            }
+        }
+        for (block, meta) in self.changes.metas() {
+            self.share.cache.insert(block, meta.clone());
+        }
+        let holes_made = settled.holes_made + u64::from(has_holes);
+        *settled = Settled { root, last, holes_made };
+        Ok(seq)
+    }
+
+    /// The blocks of structures that changed, as bytes.
+    fn encode(&self, root: &ShareRoot) -> Extents<'d> {
+        let mut encoded = Extents::default();
+        for (block, meta) in self.changes.metas() {
+            encoded.insert(block, Piece::Owned(meta.encode(root.address(block))));
+        }
+        for log in &self.log {
+            let block = log_block(log.number);
+            encoded.insert(block, Piece::Owned(log.encode(root.address(block))));
+        }
+        let first = self.log.first().expect("a log has a last block").number;
+        if root.log_hint > first {
+            encoded.insert(ROOT_BLOCK, Piece::Owned(root.encode()));
+        }
+        encoded
+    }
+}
+
+/// All pieces of both, which do not overlap.
+fn write_of_each<'e>(data: &'e Extents<'_>, structures: &'e Extents<'_>) -> Vec<BlockWrite<'e>> {
+    let pieces = data.iter().chain(structures.iter());
+    pieces
+        .map(|(block, piece)| match (piece.bytes(), piece.blocks()) {
+            (Some(bytes), _) => BlockWrite::Data { block, bytes },
+            (None, count) => BlockWrite::Zero { block, count },
+        })
+        .collect()
+}
+
+fn origin(caller: &Caller<'_>) -> Origin {
+    let mut groups = Vec::with_capacity(caller.user.groups.len() * 4);
+    for group in &caller.user.groups {
+        groups.extend_from_slice(&group.to_le_bytes());
+    }
+    Origin {
+        client: caller.client,
+        xid: caller.xid,
+        arguments_crc: caller.arguments_crc,
+        uid: caller.user.uid,
+        gid: caller.user.gid,
+        groups_hash: name_hash::sip_hash(0, &groups),
+    }
+}
+
+impl<P: Present> Source for Transaction<'_, '_, P> {
+    fn root(&self) -> &ShareRoot {
+        self.moment.root
+    }
+
+    fn meta(&self, block: u64) -> Result<Option<Meta>> {
+        self.changes.meta(&self.moment, block)
+    }
+
+    fn data(&self, first_block: u64, buffer: &mut [u8]) -> Result<()> {
+        self.changes.data(&self.moment, first_block, buffer)
+    }
+
+    fn count_data(&self, first_block: u64, blocks: u64) -> Result<u64> {
+        self.changes.count_data(&self.moment, first_block, blocks)
+    }
+}
+
+impl Work<'_, '_, '_> {
+    /// The record of this operation, without what only some have. The transaction says whose it is.
+    pub(crate) fn record(&self, procedure: Procedure, object: FileId) -> Operation<'static> {
+        Operation {
+            procedure,
+            number: self.operation,
+            time: self.time,
+            seq_before: Seq::ZERO,
+            origin: Origin::default(),
+            object,
+            other: None,
+            target: None,
+            range: None,
+            before: None,
+            name: &[],
+            new_name: &[],
+        }
+    }
+}

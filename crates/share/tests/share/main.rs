@@ -1,0 +1,9 @@
+//! The crate's tests: a model file system beside the real one, every prefix of every short history,
+//! big things, permissions, damage.
+
+mod histories;
+mod memory;
+mod model;
+mod world;
+
+use hindsight_share as share;

@@ -1,0 +1,188 @@
+//! Blocks in memory that keep all versions: the present of a share, and every moment of its past.
+//!
+//! 1. Moment `n` is what the first `n` calls of `write_whole` left.
+//! 2. Writes of one call may not overlap, and not be more than the contract says.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::share::{
+    BlockWrite, Blocks, Error, ErrorKind, Present, Result, VOLUME_BLOCKS, WRITE_BLOCKS_MAX, Wait,
+};
+use units::Seq;
+
+const BLOCK: usize = 4096;
+
+type Block = Arc<[u8; BLOCK]>;
+/// The versions of a block: since which moment, and its bytes; none of a hole.
+type Versions = Vec<(usize, Option<Block>)>;
+
+#[derive(Clone, Default)]
+struct Kept {
+    blocks: BTreeMap<u64, Versions>,
+    moments: usize,
+    seq: u64,
+}
+
+/// The present.
+#[derive(Default)]
+pub struct Memory {
+    kept: RwLock<Kept>,
+    /// Whether the next write fails.
+    pub fails: AtomicBool,
+    /// Whether what is read would have to be waited for.
+    pub is_slow: AtomicBool,
+    /// Blocks read so far.
+    pub reads: AtomicUsize,
+}
+
+impl Clone for Memory {
+    fn clone(&self) -> Memory {
+        Memory { kept: RwLock::new(self.kept().clone()), ..Memory::default() }
+    }
+}
+
+impl Memory {
+    fn kept(&self) -> RwLockReadGuard<'_, Kept> {
+        self.kept.read().expect("no test goes on after a panic")
+    }
+
+    fn kept_mut(&self) -> RwLockWriteGuard<'_, Kept> {
+        self.kept.write().expect("no test goes on after a panic")
+    }
+
+    /// How many moments there are.
+    pub fn moments(&self) -> usize {
+        self.kept().moments
+    }
+
+    /// A moment of the past.
+    pub fn at(&self, moment: usize) -> View<'_> {
+        assert!(moment <= self.moments());
+        View { memory: self, moment }
+    }
+
+    /// Makes a moment the present again, as a revert does.
+    pub fn revert(&self, moment: usize) {
+        let mut kept = self.kept_mut();
+        kept.moments += 1;
+        kept.seq += 1;
+        let now = kept.moments;
+        for versions in kept.blocks.values_mut() {
+            let old = version_at(versions, moment).cloned();
+            versions.push((now, old));
+        }
+    }
+
+    /// Overwrites a block behind the share's back.
+    pub fn damage(&self, block: u64, change: impl FnOnce(&mut [u8; BLOCK])) {
+        let mut bytes = [0; BLOCK];
+        self.read(block, &mut bytes, Wait::May).expect("it is read");
+        change(&mut bytes);
+        self.write_whole(&[BlockWrite::Data { block, bytes: &bytes }]).expect("it is written");
+    }
+
+    /// Every block that is no hole.
+    pub fn data_blocks(&self) -> Vec<u64> {
+        let kept = self.kept();
+        let is_data = |v: &Versions| v.last().is_some_and(|(_, block)| block.is_some());
+        kept.blocks.iter().filter(|(_, v)| is_data(v)).map(|(block, _)| *block).collect()
+    }
+
+    fn read_at(&self, moment: usize, first: u64, buffer: &mut [u8], wait: Wait) -> Result<()> {
+        if wait == Wait::MayNot && self.is_slow.load(Ordering::Relaxed) {
+            return Err(Error::from(ErrorKind::WouldWait));
+        }
+        let kept = self.kept();
+        assert_eq!(buffer.len() % BLOCK, 0);
+        for (block, bytes) in (first..).zip(buffer.chunks_exact_mut(BLOCK)) {
+            assert!(block < VOLUME_BLOCKS);
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            match kept.blocks.get(&block).and_then(|versions| version_at(versions, moment)) {
+                Some(found) => bytes.copy_from_slice(&found[..]),
+                None => bytes.fill(0),
+            }
+        }
+        Ok(())
+    }
+
+    fn count_at(&self, moment: usize, first: u64, count: u64) -> u64 {
+        let kept = self.kept();
+        let versions = kept.blocks.range(first..first + count);
+        versions.filter(|(_, v)| version_at(v, moment).is_some()).count() as u64
+    }
+}
+
+fn version_at(versions: &Versions, moment: usize) -> Option<&Block> {
+    let after = versions.partition_point(|(since, _)| *since <= moment);
+    versions[..after].last()?.1.as_ref()
+}
+
+impl Blocks for Memory {
+    fn read(&self, first_block: u64, buffer: &mut [u8], wait: Wait) -> Result<()> {
+        self.read_at(usize::MAX, first_block, buffer, wait)
+    }
+
+    fn count_data(&self, first_block: u64, blocks: u64, _: Wait) -> Result<u64> {
+        Ok(self.count_at(usize::MAX, first_block, blocks))
+    }
+}
+
+impl Present for Memory {
+    fn seq(&self) -> Seq {
+        Seq(self.kept().seq)
+    }
+
+    fn write_whole(&self, writes: &[BlockWrite<'_>]) -> Result<Seq> {
+        if self.fails.swap(false, Ordering::Relaxed) {
+            return Err(Error::with_source(ErrorKind::Storage, std::fmt::Error));
+        }
+        let mut kept = self.kept_mut();
+        kept.moments += 1;
+        kept.seq += writes.len() as u64;
+        let now = kept.moments;
+        let (mut ranges, mut blocks) = (Vec::new(), 0);
+        for write in writes {
+            match *write {
+                BlockWrite::Data { block, bytes } => {
+                    assert!(!bytes.is_empty() && bytes.len() % BLOCK == 0);
+                    ranges.push(block..block + (bytes.len() / BLOCK) as u64);
+                    blocks += bytes.len() / BLOCK;
+                    for (block, bytes) in (block..).zip(bytes.chunks_exact(BLOCK)) {
+                        let bytes: [u8; BLOCK] = bytes.try_into().expect("a block");
+                        kept.blocks.entry(block).or_default().push((now, Some(Arc::new(bytes))));
+                    }
+                }
+                BlockWrite::Zero { block, count } => {
+                    assert!(count > 0 && count <= 1 << 32);
+                    ranges.push(block..block + count);
+                    for (_, versions) in kept.blocks.range_mut(block..block + count) {
+                        versions.push((now, None));
+                    }
+                }
+            }
+        }
+        assert!(blocks <= WRITE_BLOCKS_MAX && writes.len() <= WRITE_BLOCKS_MAX);
+        ranges.sort_by_key(|range| range.start);
+        assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{ranges:?}");
+        assert!(ranges.last().is_some_and(|last| last.end <= VOLUME_BLOCKS));
+        Ok(Seq(kept.seq))
+    }
+}
+
+/// A moment of the past.
+pub struct View<'m> {
+    memory: &'m Memory,
+    moment: usize,
+}
+
+impl Blocks for View<'_> {
+    fn read(&self, first_block: u64, buffer: &mut [u8], wait: Wait) -> Result<()> {
+        self.memory.read_at(self.moment, first_block, buffer, wait)
+    }
+
+    fn count_data(&self, first_block: u64, blocks: u64, _: Wait) -> Result<u64> {
+        Ok(self.memory.count_at(self.moment, first_block, blocks))
+    }
+}
