@@ -38,7 +38,16 @@ pub fn find(
     directory: &InodeBlock,
     name: FileName<'_>,
 ) -> Result<Option<Found>> {
-    let first = first_key_of(source, name);
+    find_at(source, number, directory, (first_key_of(source, name), name))
+}
+
+/// Finds a name whose keys begin with `first`.
+pub(crate) fn find_at(
+    source: &dyn Source,
+    number: Inode,
+    directory: &InodeBlock,
+    (first, name): (u64, FileName<'_>),
+) -> Result<Option<Found>> {
     let mut found = None;
     for_each_from(source, number, directory, first, &mut |entry| {
         if entry.key >= first + KEYS_OF_A_HASH {

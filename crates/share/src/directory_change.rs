@@ -291,3 +291,6 @@ fn rename(entries: &mut Entries, key: u64, inode: Inode) -> Option<()> {
     entries.insert(Entry { key, inode, name });
     Some(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -59,7 +59,7 @@ pub struct Transaction<'s, 'd, P> {
 
 impl<P: Present> Share<P> {
     /// Begins a transaction. Another one waits until this one ends.
-    pub fn begin(&self, wait: Wait) -> Transaction<'_, '_, P> {
+    pub fn begin<'d>(&self, wait: Wait) -> Transaction<'_, 'd, P> {
         let turn = self.turn.lock();
         let last = self.settled.read().last.clone();
         let floors = last.state.free.map(|free| free.height);

@@ -2,6 +2,7 @@
 
 use format::share::inode::FileKind;
 use format::share::operation::{Operation, Procedure, Target};
+use format::share::place::inode_block;
 use units::{FileId, FileName, Inode};
 
 use crate::attributes::before;
@@ -79,13 +80,12 @@ fn check_kinds(source: &Named, victim: Option<&Named>) -> Result<()> {
 /// it, as its `..` changes.
 fn check_move(work: &Work<'_, '_, '_>, source: &Named, from: FileId, to: FileId) -> Result<()> {
     let mut above = to.inode;
-    // More directories above one another than there are inodes would be a circle.
-    for _ in 0..Inode::END.0 {
+    let mut left = work.layer.changes.state.inodes;
+    while above != Inode::ROOT {
         require(above != source.found.inode, ErrorKind::Invalid)?;
-        if above == Inode::ROOT {
-            break;
-        }
         above = work.layer.named(above)?.parent;
+        let circle = || Error::damage(inode_block(above), "directories are above one another");
+        left = left.checked_sub(1).ok_or_else(circle)?;
     }
     let may = from.inode == to.inode || permits(&source.inode, work.user, WRITE);
     require(may, ErrorKind::Access)

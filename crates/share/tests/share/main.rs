@@ -1,9 +1,15 @@
 //! The crate's tests: a model file system beside the real one, every prefix of every short history,
 //! big things, permissions, damage.
 
+mod crashes;
+mod damage;
+mod directories;
+mod files;
 mod histories;
 mod memory;
 mod model;
+mod permissions;
+mod transactions;
 mod world;
 
 use hindsight_share as share;
