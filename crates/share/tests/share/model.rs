@@ -32,9 +32,19 @@ impl Bytes {
     }
 
     pub fn read(&self, offset: u64, count: usize) -> Vec<u8> {
-        let end = self.size.min(offset + count as u64);
-        let byte = |at: u64| self.blocks.get(&(at / BLOCK)).map_or(0, |b| b[(at % BLOCK) as usize]);
-        (offset..end).map(byte).collect()
+        let end = self.size.min(offset.saturating_add(count as u64));
+        let mut bytes = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let (block, from) = (at / BLOCK, (at % BLOCK) as usize);
+            let to = from + (end - at).min(BLOCK - from as u64) as usize;
+            match self.blocks.get(&block) {
+                Some(block) => bytes.extend_from_slice(&block[from..to]),
+                None => bytes.resize(bytes.len() + to - from, 0),
+            }
+            at += (to - from) as u64;
+        }
+        bytes
     }
 }
 
