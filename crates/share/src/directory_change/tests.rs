@@ -1,6 +1,6 @@
 //! Names with one hash, which nobody finds by trying.
 
-use format::share::directory::Entries;
+use format::share::directory::{Entries, NodeContent};
 use format::share::inode::{Content, FileKind, InodeBlock};
 use format::share::log::State;
 use format::share::place::STACKS;
@@ -61,6 +61,14 @@ fn directory() -> InodeBlock {
     }
 }
 
+fn nothing() -> Nothing {
+    Nothing(ShareRoot { share_id: 1, hash_key: 2, created: WallTime::EPOCH, log_hint: 0 })
+}
+
+fn changes() -> Changes<'static> {
+    Changes::new(State::empty(WallTime::EPOCH), [0; STACKS])
+}
+
 fn name_of(number: u64) -> String {
     // Long enough for some leaves.
     format!("{number}-{}", "n".repeat(80))
@@ -68,10 +76,8 @@ fn name_of(number: u64) -> String {
 
 #[test]
 fn names_with_one_hash_have_counters_and_there_are_256_of_them() {
-    let root = ShareRoot { share_id: 1, hash_key: 2, created: WallTime::EPOCH, log_hint: 0 };
-    let nothing = Nothing(root);
-    let mut layer =
-        Layered::new(&nothing, Changes::new(State::empty(WallTime::EPOCH), [0; STACKS]));
+    let nothing = nothing();
+    let mut layer = Layered::new(&nothing, changes());
     let mut directory = directory();
     let names: Vec<String> = (0..257).map(name_of).collect();
     let name = |number: usize| FileName::new(names[number].as_bytes()).expect("a name");
@@ -118,4 +124,32 @@ fn names_with_one_hash_have_counters_and_there_are_256_of_them() {
     assert_eq!((directory.entries, directory.used, directory.size), (0, 0, 4096));
     assert_eq!(directory.content, Content::Entries(Entries::default()));
     assert_eq!(layer.changes.state.used, 0);
+}
+
+#[test]
+fn the_first_child_of_a_node_begins_where_the_node_does() {
+    let nothing = nothing();
+    let mut layer = Layered::new(&nothing, changes());
+    let mut directory = directory();
+    let names: Vec<String> = (0..300).map(name_of).collect();
+    let mut changed = Changed { layer: &mut layer, number: NUMBER, directory: &mut directory };
+    let mut keys = Vec::new();
+    for (number, name) in (0_u64..).zip(&names) {
+        let first = (number * 7919 % 1000 + 1) << 8;
+        let name = FileName::new(name.as_bytes()).expect("a name");
+        changed.add_at(first, name, Inode(1)).expect("there is room");
+        keys.push(first);
+    }
+    keys.sort_unstable();
+    let mut inner = 0;
+    for key in keys {
+        changed.remove(key).expect("it is there");
+        let Content::Tree(root) = changed.directory.content else { continue };
+        let node = changed.layer.node(NUMBER, root, None).expect("it is there");
+        if let NodeContent::Inner(_, children) = &node.content {
+            assert_eq!(children[0].key, 0);
+            inner += 1;
+        }
+    }
+    assert!(inner > 100, "the tree has levels for long: {inner}");
 }
