@@ -9,6 +9,12 @@ use hindsight_format::crypt::CryptHeader;
 use hindsight_format::map::LeafPage;
 use hindsight_format::run::{IndexPage, RunFooter};
 use hindsight_format::segment::SegmentHeader;
+use hindsight_format::share::directory::DirectoryNode;
+use hindsight_format::share::inode::InodeBlock;
+use hindsight_format::share::log::LogBlock;
+use hindsight_format::share::place::ShareAddress;
+use hindsight_format::share::root::ShareRoot;
+use hindsight_format::share::stack::StackBlock;
 use hindsight_format::superblock::Superblock;
 use hindsight_format::time::TimePage;
 use libfuzzer_sys::fuzz_target;
@@ -33,11 +39,23 @@ fn page(bytes: &[u8], salt: &[u8; 4]) -> Box<[u8; PAGE]> {
     Box::new(<[u8; PAGE]>::try_from(whole).expect("a page"))
 }
 
+/// A block of a share that says that it is what and where it is looked for.
+fn share_block(bytes: &[u8], magic: &[u8; 4], at: ShareAddress) -> Box<[u8; PAGE]> {
+    let mut block = Box::new([0; PAGE]);
+    let length = bytes.len().min(PAGE);
+    block[..length].copy_from_slice(&bytes[..length]);
+    block[..4].copy_from_slice(magic);
+    block[4..8].copy_from_slice(&at.tag.to_le_bytes());
+    block[8..16].copy_from_slice(&at.block.to_le_bytes());
+    block
+}
+
 fuzz_target!(|input: (u8, &[u8])| {
     let (which, bytes) = input;
     let address = PageAddress { pool_tag: 0, run: 1, page: 0 };
     let sector = &bytes[..bytes.len().min(512)];
-    match which % 9 {
+    let at = |block| ShareAddress { tag: 1, block };
+    match which % 14 {
         0 => drop(Superblock::decode(&with_checksum(bytes, 8, b"supr"), 0)),
         1 => drop(SegmentHeader::decode(&with_checksum(bytes, 8, b"segm"))),
         2 => {
@@ -58,6 +76,20 @@ fuzz_target!(|input: (u8, &[u8])| {
             drop(LeafPage::decode(self::page(&page[..], b"lfex"), address));
         }
         7 => drop(CryptHeader::decode(&with_checksum(sector, 8, b"cryp"), 0)),
+        8 => drop(InodeBlock::decode(&share_block(bytes, b"HSIN", at(1 << 34)), at(1 << 34))),
+        9 => drop(DirectoryNode::decode(&share_block(bytes, b"HSDN", at(1 << 39)), at(1 << 39))),
+        10 => drop(StackBlock::decode(&share_block(bytes, b"HSFR", at(1 << 36)), at(1 << 36))),
+        11 => {
+            let block = share_block(bytes, b"HSOP", at(1 << 20));
+            if let Ok(block) = LogBlock::decode(&block, at(1 << 20)) {
+                assert!(block.operations().all(|found| found.number <= block.state.operation));
+            }
+        }
+        12 => {
+            let mut block = share_block(bytes, b"HSHA", at(1));
+            block[4..8].copy_from_slice(b"ROOT");
+            drop(ShareRoot::decode(&block));
+        }
         _ => drop(TimePage::decode(page(bytes, b"time"), address)),
     }
 });

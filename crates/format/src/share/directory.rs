@@ -127,11 +127,15 @@ impl Entries {
         let at = self.seek(entry.key);
         assert!(self.from(entry.key).next().is_none_or(|next| next.key != entry.key));
         let name = entry.name.as_bytes();
-        let mut head = [0; layout::ENTRY_BYTES];
-        put(&mut head, layout::KEY, entry.key);
-        put(&mut head, layout::INODE, entry.inode.0);
-        put(&mut head, layout::NAME_BYTES, name.len() as u64);
-        self.bytes.splice(at..at, head.into_iter().chain(name.iter().copied()));
+        let length = layout::ENTRY_BYTES + name.len();
+        let end = self.bytes.len();
+        self.bytes.resize(end + length, 0);
+        self.bytes.copy_within(at..end, at + length);
+        let slot = &mut self.bytes[at..at + length];
+        put(slot, layout::KEY, entry.key);
+        put(slot, layout::INODE, entry.inode.0);
+        put(slot, layout::NAME_BYTES, name.len() as u64);
+        slot[layout::ENTRY_BYTES..].copy_from_slice(name);
         self.count += 1;
     }
 
@@ -173,14 +177,15 @@ impl Entries {
 
     /// The offset of the first entry whose key is not below `key`.
     fn seek(&self, key: u64) -> usize {
-        let mut entries = self.iter();
-        loop {
-            let at = self.bytes.len() - entries.rest.len();
-            match entries.next() {
-                Some(entry) if entry.key < key => {}
-                _ => return at,
+        let mut at = 0;
+        // Only keys and lengths are looked at: this is most of what a look-up costs.
+        while let Some(head) = self.bytes.get(at..at + layout::ENTRY_BYTES) {
+            if get(head, layout::KEY) >= key {
+                break;
             }
+            at += layout::ENTRY_BYTES + usize::from(head[layout::NAME_BYTES.offset]);
         }
+        at
     }
 }
 
