@@ -8,7 +8,7 @@
 //! Deliberately unaware of protocols, handles, clocks and threads. It stands on [`Blocks`] and
 //! [`Present`], which volumes and their views are.
 //!
-//! - [`Share`]: `make`, `open`, `reload`; `tree` and `read` for readers, `begin` for a transaction.
+//! - [`Share`]: `make`, `open`, `reload`; `tree` and `read` for readers; `begin`, `try_begin`.
 //! - [`Transaction`]: `create`, `make_directory`, `make_symlink`, `make_node`, `link`, `remove`,
 //!   `remove_directory`, `rename`, `set_attributes`, `write`; `commit`.
 //! - [`Past`]: a share at a moment of the past.

@@ -17,8 +17,7 @@ use units::{FileId, Generation, Seq, WallTime};
 use crate::blocks::{BlockWrite, Present, WRITE_BLOCKS_MAX, Wait};
 use crate::error::{ErrorKind, Result, require};
 use crate::extents::{Extents, Piece};
-use crate::layered::Changes;
-use crate::layered::Layered;
+use crate::layered::{Changes, Layered};
 use crate::moment::Moment;
 use crate::permission::Credentials;
 use crate::share::{Settled, Share};
@@ -60,7 +59,15 @@ pub struct Transaction<'s, 'd, P> {
 impl<P: Present> Share<P> {
     /// Begins a transaction. Another one waits until this one ends.
     pub fn begin<'d>(&self, wait: Wait) -> Transaction<'_, 'd, P> {
-        let turn = self.turn.lock();
+        self.begin_in(self.turn.lock(), wait)
+    }
+
+    /// Begins a transaction, unless one is under way.
+    pub fn try_begin<'d>(&self, wait: Wait) -> Option<Transaction<'_, 'd, P>> {
+        Some(self.begin_in(self.turn.try_lock()?, wait))
+    }
+
+    fn begin_in<'s, 'd>(&'s self, turn: RankedGuard<'s, ()>, wait: Wait) -> Transaction<'s, 'd, P> {
         let last = self.settled.read().last.clone();
         let floors = last.state.free.map(|free| free.height);
         Transaction {

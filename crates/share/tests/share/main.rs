@@ -8,6 +8,7 @@ mod files;
 mod histories;
 mod memory;
 mod model;
+mod ops;
 mod permissions;
 mod transactions;
 mod world;

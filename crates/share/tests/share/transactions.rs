@@ -69,7 +69,8 @@ fn a_transaction_without_changes_writes_nothing() {
     let id = create(&share, b"f", 1);
     let moments = memory.moments();
     let root = Credentials::root();
-    let mut transaction = share.begin(Wait::May);
+    let mut transaction = share.try_begin(Wait::May).expect("none is under way");
+    assert!(share.try_begin(Wait::May).is_none(), "one is under way");
     let top = transaction.top().expect("a top");
     transaction.remove(&caller(&root, 1), top, b"none").expect_err("there is none");
     transaction.write(&caller(&root, 1), id, 0, b"").expect("nothing is written");
