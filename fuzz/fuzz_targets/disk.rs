@@ -54,7 +54,7 @@ fuzz_target!(|input: (u8, &[u8])| {
     let (which, bytes) = input;
     let address = PageAddress { pool_tag: 0, run: 1, page: 0 };
     let sector = &bytes[..bytes.len().min(512)];
-    let at = |block| ShareAddress { tag: 1, block };
+    let at = |block| ShareAddress { tag: 1, block, has_more: false };
     match which % 14 {
         0 => drop(Superblock::decode(&with_checksum(bytes, 8, b"supr"), 0)),
         1 => drop(SegmentHeader::decode(&with_checksum(bytes, 8, b"segm"))),

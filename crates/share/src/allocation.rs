@@ -1,6 +1,7 @@
 //! Which numbers are free: of inodes, and of slabs of each level.
 //!
-//! A number that was freed stands on the stack of its kind and is given out first. Else the next of
+//! A number that was freed stands on the stack of its kind and is given out first, unless the same
+//! transaction freed it. Else the next of
 //! a run is, which costs nothing but the state that every transaction writes; a run of slabs is one
 //! slab five levels above. Slabs are not joined again: a level keeps the room of its largest use.
 //!
@@ -8,23 +9,22 @@
 //!    stack, the rest of a run, or a smaller level by way of these. (`check` tiles the area so.)
 
 use format::share::log::RUN_LEVELS;
-use format::share::place::{LEVELS, inode_block, is_slab, slab_blocks};
+use format::share::place::{DATA_FIRST, LEVELS, VOLUME_BLOCKS, inode_block, is_slab, slab_blocks};
+use format::share::stack::StackBlock;
 use format::share::stack::{STACK_HEIGHT_MAX, stack_place};
 use units::Inode;
 
 use crate::error::{Error, ErrorKind, Result, require};
 use crate::layered::Layered;
+use crate::source::Source;
 
 /// Gives out the number of an inode.
 ///
 /// # Errors
 /// `NoSpace`; those of reading.
 pub fn allocate_inode(layer: &mut Layered<'_, '_>) -> Result<Inode> {
-    let inode = match pop(layer, 0)? {
-        Some((block, number)) if number == 0 || number >= Inode::END.0 => {
-            return Err(Error::damage(block, "no inode on the stack of free ones"));
-        }
-        Some((_, number)) => Inode(number),
+    let inode = match pop(layer, 0, is_free_inode)? {
+        Some(number) => Inode(number),
         None => {
             let next = &mut layer.changes.state.free[0].next;
             require(*next < Inode::END.0, ErrorKind::NoSpace)?;
@@ -34,6 +34,17 @@ pub fn allocate_inode(layer: &mut Layered<'_, '_>) -> Result<Inode> {
     };
     layer.changes.state.inodes += 1;
     Ok(inode)
+}
+
+/// Whether a number from the stack is free. Where it is not, the share is damaged, and goes on from
+/// the next number that never was given out.
+fn is_free_inode(layer: &Layered<'_, '_>, number: u64) -> Result<bool> {
+    let was_given_out = (Inode::ROOT.0..layer.changes.state.free[0].next).contains(&number);
+    match layer.inode(Inode(number)) {
+        Ok(found) => Ok(was_given_out && found.is_none()),
+        Err(error) if error.kind == ErrorKind::Corrupt => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Takes back the number of an inode, and its block.
@@ -48,18 +59,28 @@ pub fn free_inode(layer: &mut Layered<'_, '_>, inode: Inode) -> Result<()> {
     push(layer, 0, inode.0)
 }
 
+/// Slabs of these levels are given out of half of the area only: a few bytes far out in a file take
+/// one, and smaller files are to find theirs.
+const LARGE_LEVELS: std::ops::Range<usize> = LEVELS - 1 - RUN_LEVELS..LEVELS;
+const LARGE_END: u64 = DATA_FIRST + (VOLUME_BLOCKS - DATA_FIRST) / 2;
+
 /// Gives out a slab.
 ///
 /// # Errors
 /// `NoSpace`; those of reading.
 pub fn allocate_slab(layer: &mut Layered<'_, '_>, level: usize) -> Result<u64> {
-    if let Some((block, slab)) = pop(layer, 1 + level)? {
-        let is_one = is_slab(level, slab);
-        return if is_one { Ok(slab) } else { Err(Error::damage(block, "no slab on the stack")) };
+    allocate(layer, level, if LARGE_LEVELS.contains(&level) { LARGE_END } else { VOLUME_BLOCKS })
+}
+
+/// Gives out a slab, one of the highest level only before `end`.
+fn allocate(layer: &mut Layered<'_, '_>, level: usize, end: u64) -> Result<u64> {
+    if let Some(slab) = pop(layer, 1 + level, |_, slab| Ok(is_slab(level, slab)))? {
+        return Ok(slab);
     }
-    if layer.changes.state.is_run_over(level) {
-        require(level + 1 < LEVELS, ErrorKind::NoSpace)?;
-        let run = allocate_slab(layer, (level + RUN_LEVELS).min(LEVELS - 1))?;
+    if level + 1 == LEVELS {
+        require(layer.changes.state.free[LEVELS].next < end, ErrorKind::NoSpace)?;
+    } else if layer.changes.state.is_run_over(level) {
+        let run = allocate(layer, (level + RUN_LEVELS).min(LEVELS - 1), end)?;
         layer.changes.state.free[1 + level].next = run;
     }
     let next = &mut layer.changes.state.free[1 + level].next;
@@ -77,27 +98,43 @@ pub fn free_slab(layer: &mut Layered<'_, '_>, level: usize, slab: u64) -> Result
     push(layer, 1 + level, slab)
 }
 
-/// Takes the top of a stack, with the block that it was in; none if the stack is empty, or what is
-/// on it was freed by the same changes.
-fn pop(layer: &mut Layered<'_, '_>, stack: usize) -> Result<Option<(u64, u64)>> {
-    let height = layer.changes.state.free[stack].height;
-    if height == 0 || height > layer.changes.floors[stack] {
+/// Takes a number off a stack that this transaction did not free; none if there is none, or it is
+/// not sound. Those that it did free are above the floor of the stack, and stay.
+fn pop(
+    layer: &mut Layered<'_, '_>,
+    stack: usize,
+    is_sound: impl FnOnce(&Layered<'_, '_>, u64) -> Result<bool>,
+) -> Result<Option<u64>> {
+    let Some(floor) = layer.changes.floors[stack].checked_sub(1) else { return Ok(None) };
+    let (block, index) = stack_place(stack, floor);
+    let mut numbers = read(layer, block)?;
+    let number = numbers.numbers[index];
+    if !is_sound(layer, number)? {
         return Ok(None);
     }
-    let (block, index) = stack_place(stack, height - 1);
-    let number = layer.stack(block)?.numbers[index];
-    layer.changes.state.free[stack].height = height - 1;
-    layer.changes.floors[stack] = height - 1;
-    Ok(Some((block, number)))
+    let top = layer.changes.state.free[stack].height - 1;
+    if top > floor {
+        let (last, at) = stack_place(stack, top);
+        numbers.numbers[index] = read(layer, last)?.numbers[at];
+        layer.put_stack(block, numbers);
+    }
+    layer.changes.state.free[stack].height = top;
+    layer.changes.floors[stack] = floor;
+    Ok(Some(number))
 }
 
 fn push(layer: &mut Layered<'_, '_>, stack: usize, number: u64) -> Result<()> {
     let height = layer.changes.state.free[stack].height;
     require(height < STACK_HEIGHT_MAX, ErrorKind::NoSpace)?;
     let (block, index) = stack_place(stack, height);
-    let mut numbers = layer.stack(block)?;
+    let mut numbers = if index == 0 { StackBlock::default() } else { read(layer, block)? };
     numbers.numbers[index] = number;
     layer.put_stack(block, numbers);
     layer.changes.state.free[stack].height = height + 1;
     Ok(())
+}
+
+/// A block of a stack with a number below its height.
+fn read(layer: &Layered<'_, '_>, block: u64) -> Result<StackBlock> {
+    layer.stack(block)?.ok_or_else(|| Error::damage(block, "a block of a stack is missing"))
 }

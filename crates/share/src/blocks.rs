@@ -54,16 +54,38 @@ pub trait Present: Blocks {
     /// The seq of the last write. It never falls, not by a revert either.
     fn seq(&self) -> Seq;
 
+    /// Blocks of data and [parts of holes](hole_parts) that one call may have, taken together. It
+    /// never changes.
+    fn whole_blocks_max(&self) -> usize;
+
     /// Writes all of these, which do not overlap, or none: after a crash the volume has a prefix of
-    /// the calls. At most [`WRITE_BLOCKS_MAX`] blocks of data, and writes.
+    /// the calls. At most [`Present::whole_blocks_max`].
     ///
     /// # Errors
-    /// `Storage`; then nothing of it was written.
+    /// Those of reading, and `Storage`. Nothing of it was written, unless a device failed: then the
+    /// volume refuses every write from now on, and after its next opening all of it is there, or
+    /// nothing.
     fn write_whole(&self, writes: &[BlockWrite<'_>]) -> Result<Seq>;
 }
 
-/// Blocks of data, and writes, that one call may have.
-pub const WRITE_BLOCKS_MAX: usize = 8000;
+/// Blocks that one hole of a volume has at most.
+pub const HOLE_BLOCKS_MAX: u64 = 1 << 30;
+
+/// As how many a run of holes counts: one for each multiple of [`HOLE_BLOCKS_MAX`] that it touches.
+pub fn hole_parts(first_block: u64, blocks: u64) -> u64 {
+    (first_block + blocks - 1) / HOLE_BLOCKS_MAX - first_block / HOLE_BLOCKS_MAX + 1
+}
+
+/// Blocks that an update may need besides those of its data: inodes, nodes of directories, stacks
+/// of free numbers, holes, one of the log and the root. A RENAME over a file of 17 slabs, in trees
+/// of 8 levels of which each splits or joins, takes 92.
+pub(crate) const UPDATE_BLOCKS_MAX: usize = 96;
+/// Blocks of data that a WRITE may need besides those that its bytes fill: at both ends, and for
+/// what was inline.
+pub(crate) const WRITE_EXTRA_BLOCKS: usize = 3;
+
+/// Blocks that one whole write has to take: an update, and 128 KiB.
+pub const WHOLE_BLOCKS_MIN: usize = UPDATE_BLOCKS_MAX + 32;
 
 impl<T: Blocks + ?Sized> Blocks for &T {
     fn read(&self, first_block: u64, buffer: &mut [u8], wait: Wait) -> Result<()> {
@@ -78,6 +100,10 @@ impl<T: Blocks + ?Sized> Blocks for &T {
 impl<T: Present + ?Sized> Present for &T {
     fn seq(&self) -> Seq {
         (**self).seq()
+    }
+
+    fn whole_blocks_max(&self) -> usize {
+        (**self).whole_blocks_max()
     }
 
     fn write_whole(&self, writes: &[BlockWrite<'_>]) -> Result<Seq> {

@@ -55,14 +55,10 @@ impl Cache {
         }
     }
 
-    /// Forgets the blocks of a run.
-    pub fn forget(&self, first: u64, count: u64) {
+    /// Forgets a block.
+    pub fn forget(&self, block: u64) {
         let mut blocks = self.blocks.lock();
-        if count == 1 {
-            blocks.by_number.remove(&first);
-        } else {
-            blocks.by_number.retain(|block, _| !(first..first + count).contains(block));
-        }
+        blocks.by_number.remove(&block);
         if blocks.by_number.len() * 2 < blocks.order.len() {
             let Blocks { by_number, order } = &mut *blocks;
             order.retain(|block| by_number.contains_key(block));
@@ -116,17 +112,8 @@ mod tests {
         assert_eq!((0..100).filter(|block| cache.get(*block).is_some()).count(), 3);
         for block in 0..1000 {
             cache.insert(block, stack());
-            cache.forget(block, 1);
+            cache.forget(block);
         }
         assert!(cache.blocks.lock().order.len() < 8, "what is forgotten leaves the order");
-    }
-
-    #[test]
-    fn a_run_is_forgotten_whole() {
-        let cache = Cache::new(10);
-        (0..6).for_each(|block| cache.insert(block, stack()));
-        cache.forget(1, 4);
-        let left: Vec<u64> = (0..6).filter(|block| cache.get(*block).is_some()).collect();
-        assert_eq!(left, [0, 5]);
     }
 }

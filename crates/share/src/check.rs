@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use format::share::directory::{DirectoryNode, NodeContent};
+use format::share::directory::{Entry, EntryObject, NodeContent};
 use format::share::inode::{Content, FileKind, InodeBlock};
 use format::share::log::{State, run_end};
 use format::share::name_hash::{KEYS_OF_A_HASH, first_key};
@@ -19,8 +19,9 @@ use format::share::place::{
 use format::share::stack::{StackBlock, stack_place};
 use units::Inode;
 
+use crate::directory::OUTSIDE;
 use crate::error::{ErrorKind, Result};
-use crate::source::{Meta, Source};
+use crate::source::{Below, Meta, Source};
 
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +32,10 @@ pub struct Finding {
     pub fault: String,
 }
 
-/// Findings at most: one who has so many wants to know that there are, not each.
+/// Findings at most: with so many the walk ends.
 const FINDINGS_MAX: usize = 1000;
+/// Inodes that are looked at together.
+const INODES_AT_ONCE: u64 = 1 << 16;
 
 /// Says what is wrong with a share: nothing, if all is well.
 ///
@@ -51,7 +54,7 @@ pub fn check(source: &dyn Source, state: &State) -> Result<Vec<Finding>> {
     check.inodes(state)?;
     check.free_inodes(state)?;
     check.slabs(state)?;
-    if check.used != state.used {
+    if !check.is_over() && check.used != state.used {
         check.find(ROOT_BLOCK, format!("{} blocks are used, {} counted", check.used, state.used));
     }
     Ok(check.findings)
@@ -72,8 +75,14 @@ struct Check<'s> {
 /// An entry, as the walk has it.
 struct Named {
     key: u64,
-    inode: Inode,
+    object: EntryObject,
     name: Vec<u8>,
+}
+
+impl From<Entry<'_>> for Named {
+    fn from(entry: Entry<'_>) -> Named {
+        Named { key: entry.key, object: entry.object, name: entry.name.as_bytes().to_vec() }
+    }
 }
 
 impl Check<'_> {
@@ -81,6 +90,11 @@ impl Check<'_> {
         if self.findings.len() < FINDINGS_MAX {
             self.findings.push(Finding { block, fault: fault.into() });
         }
+    }
+
+    /// Whether there are so many findings that nobody wants more.
+    fn is_over(&self) -> bool {
+        self.findings.len() >= FINDINGS_MAX
     }
 
     /// A result of reading; none if it is damaged, which is a finding.
@@ -100,7 +114,7 @@ impl Check<'_> {
     fn directories(&mut self) -> Result<()> {
         let mut waiting = vec![(Inode::ROOT, Inode::ROOT)];
         self.links.insert(Inode::ROOT, 1);
-        while let Some((number, parent)) = waiting.pop() {
+        while let Some((number, parent)) = waiting.pop().filter(|_| !self.is_over()) {
             let block = inode_block(number);
             let read = self.source.inode(number);
             let Some(Some(directory)) = self.read(block, read)? else {
@@ -113,18 +127,22 @@ impl Check<'_> {
             *self.links.entry(number).or_default() += 1;
             for entry in self.entries(number, &directory)? {
                 self.check_name(block, &entry);
-                let seen = self.links.contains_key(&entry.inode);
-                *self.links.entry(entry.inode).or_default() += 1;
-                let at = inode_block(entry.inode);
-                let read = self.source.inode(entry.inode);
+                let found = entry.object.inode;
+                let seen = self.links.contains_key(&found);
+                *self.links.entry(found).or_default() += 1;
+                let at = inode_block(found);
+                let read = self.source.inode(found);
                 match self.read(at, read)?.flatten() {
                     None => self.find(at, "an entry names an inode that is free"),
+                    Some(inode) if !entry.object.is(&inode) => {
+                        self.find(at, "not the object that an entry names");
+                    }
                     Some(inode) if inode.kind == FileKind::Directory && seen => {
                         self.find(at, "a directory with two names");
                     }
                     Some(inode) if inode.kind == FileKind::Directory => {
                         *self.links.entry(number).or_default() += 1;
-                        waiting.push((entry.inode, number));
+                        waiting.push((found, number));
                     }
                     Some(_) => {}
                 }
@@ -146,12 +164,8 @@ impl Check<'_> {
         let block = inode_block(number);
         let mut found = Vec::new();
         match &directory.content {
-            Content::Entries(entries) => found.extend(entries.iter().map(|entry| Named {
-                key: entry.key,
-                inode: entry.inode,
-                name: entry.name.as_bytes().to_vec(),
-            })),
-            Content::Tree(root) => self.walk(number, *root, None, (0, 1 << 63), &mut found)?,
+            Content::Entries(entries) => found.extend(entries.iter().map(Named::from)),
+            Content::Tree(root) => self.walk(number, Below::root(*root), &mut found)?,
             _ => self.find(block, "a directory without entries"),
         }
         if found.len() as u64 != directory.entries {
@@ -166,40 +180,28 @@ impl Check<'_> {
         Ok(found)
     }
 
-    /// Walks the nodes of a directory; all keys below are from `keys.0` on and before `keys.1`.
-    fn walk(
-        &mut self,
-        number: Inode,
-        block: u64,
-        level: Option<u8>,
-        keys: (u64, u64),
-        found: &mut Vec<Named>,
-    ) -> Result<()> {
-        self.slabs.push((block, 1));
+    /// Walks the nodes of a directory. No node is below two: their keys would not be as said.
+    fn walk(&mut self, number: Inode, at: Below, found: &mut Vec<Named>) -> Result<()> {
+        self.slabs.push((at.block, 1));
         self.used += 1;
-        let read = self.source.node(number, block, level);
-        let Some(node) = self.read(block, read)? else { return Ok(()) };
-        let DirectoryNode { content, .. } = &*node;
-        match content {
+        let read = self.source.node(number, at);
+        let Some(node) = self.read(at.block, read)? else { return Ok(()) };
+        match &node.content {
             NodeContent::Leaf(entries) => {
                 if entries.count() == 0 {
-                    self.find(block, "a leaf without entries");
+                    self.find(at.block, "a leaf without entries");
                 }
-                for entry in entries.iter() {
-                    if !(keys.0..keys.1).contains(&entry.key) {
-                        self.find(block, "a key outside of what its parent says");
-                    }
-                    let name = entry.name.as_bytes().to_vec();
-                    found.push(Named { key: entry.key, inode: entry.inode, name });
+                if !entries.iter().all(|entry| at.has(entry.key)) {
+                    self.find(at.block, OUTSIDE);
                 }
+                found.extend(entries.iter().map(Named::from));
             }
             NodeContent::Inner(level, children) => {
-                if children[0].key != keys.0 {
-                    self.find(block, "the first child is not where its parent says");
-                }
-                for (index, child) in children.iter().enumerate() {
-                    let end = children.get(index + 1).map_or(keys.1, |next| next.key);
-                    self.walk(number, child.block, Some(level - 1), (child.key, end), found)?;
+                for index in 0..children.len() {
+                    if self.is_over() {
+                        break;
+                    }
+                    self.walk(number, at.child(*level, children, index), found)?;
                 }
             }
         }
@@ -208,7 +210,31 @@ impl Check<'_> {
 
     /// Looks at every inode that ever was given out.
     fn inodes(&mut self, state: &State) -> Result<()> {
-        for number in (Inode::ROOT.0..state.free[0].next).map(Inode) {
+        let end = state.free[0].next;
+        for first in (Inode::ROOT.0..end).step_by(INODES_AT_ONCE as usize) {
+            if self.is_over() {
+                return Ok(());
+            }
+            let numbers = first..end.min(first + INODES_AT_ONCE);
+            let blocks = numbers.end - numbers.start;
+            // Where a damaged state has numbers that never were given out, there are holes.
+            if self.source.count_data(inode_block(Inode(first)), blocks)? > 0 {
+                self.some_inodes(numbers, state)?;
+            }
+        }
+        let beyond = self.links.range(Inode(end)..).next().map(|(inode, _)| *inode);
+        if let Some(inode) = beyond {
+            self.find(inode_block(inode), "an inode that was never given out");
+        }
+        if self.found.len() as u64 != state.inodes {
+            let fault = format!("{} objects, {} counted", self.found.len(), state.inodes);
+            self.find(ROOT_BLOCK, fault);
+        }
+        Ok(())
+    }
+
+    fn some_inodes(&mut self, numbers: std::ops::Range<u64>, state: &State) -> Result<()> {
+        for number in numbers.map(Inode) {
             let block = inode_block(number);
             let read = self.source.inode(number);
             let Some(Some(inode)) = self.read(block, read)? else { continue };
@@ -228,14 +254,6 @@ impl Check<'_> {
                 self.used += inode.used;
             }
             self.content(block, &inode)?;
-        }
-        let beyond = self.links.range(Inode(state.free[0].next)..).next().map(|(inode, _)| *inode);
-        if let Some(inode) = beyond {
-            self.find(inode_block(inode), "an inode that was never given out");
-        }
-        if self.found.len() as u64 != state.inodes {
-            let fault = format!("{} objects, {} counted", self.found.len(), state.inodes);
-            self.find(ROOT_BLOCK, fault);
         }
         Ok(())
     }
@@ -274,7 +292,7 @@ impl Check<'_> {
             }
         }
         let all = state.free[0].next - Inode::ROOT.0;
-        let lost = all - (free.len() + self.found.len()) as u64;
+        let lost = all.saturating_sub((free.len() + self.found.len()) as u64);
         if lost != 0 && self.findings.is_empty() {
             self.find(INODES_FIRST, format!("{lost} numbers of inodes are lost"));
         }
@@ -296,6 +314,9 @@ impl Check<'_> {
             if level + 1 < LEVELS && next < end {
                 self.slabs.push((next, end - next));
             }
+        }
+        if self.is_over() {
+            return Ok(());
         }
         self.slabs.sort_unstable();
         let mut at = DATA_FIRST;
@@ -319,6 +340,9 @@ impl Check<'_> {
         let mut numbers = Vec::new();
         let mut current: Option<(u64, StackBlock)> = None;
         for height in 0..state.free[stack].height {
+            if self.is_over() {
+                break;
+            }
             let (block, index) = stack_place(stack, height);
             if current.as_ref().is_none_or(|(at, _)| *at != block) {
                 let read = self.source.meta(block);

@@ -5,22 +5,22 @@
 
 use std::sync::Arc;
 
-use format::share::directory::{Child, DirectoryNode, Entry, NODE_LEVELS_MAX, NodeContent};
+use format::share::directory::{Child, DirectoryNode, Entry, EntryObject, NodeContent};
 use format::share::inode::{Content, InodeBlock};
 use format::share::name_hash::{KEYS_OF_A_HASH, first_key};
 use format::share::place::inode_block;
 use units::{FileName, Inode};
 
 use crate::error::{Error, Result};
-use crate::source::Source;
+use crate::source::{Below, KEYS_END, Source};
 
 /// Where an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Its key.
     pub key: u64,
-    /// The inode that it names.
-    pub inode: Inode,
+    /// The object that it names.
+    pub object: EntryObject,
 }
 
 /// The keys that a name may have: the first of them.
@@ -54,7 +54,7 @@ pub(crate) fn find_at(
             return false;
         }
         if entry.name == name {
-            found = Some(Found { key: entry.key, inode: entry.inode });
+            found = Some(Found { key: entry.key, object: entry.object });
         }
         found.is_none()
     })?;
@@ -80,47 +80,46 @@ pub fn for_each_from(
     };
     let mut key = key;
     loop {
-        let (leaf, next) = leaf_of(source, number, root, key)?;
+        let (leaf, at) = leaf_of(source, number, root, key)?;
         let NodeContent::Leaf(entries) = &leaf.content else {
             unreachable!("a search ends in a leaf");
         };
-        if !entries.from(key).all(&mut *tell) {
-            return Ok(false);
+        for entry in entries.from(key) {
+            if !at.has(entry.key) {
+                return Err(Error::damage(at.block, OUTSIDE));
+            }
+            if !tell(entry) {
+                return Ok(false);
+            }
         }
-        match next {
-            Some(next) => key = next,
-            None => return Ok(true),
+        if at.keys.1 == KEYS_END {
+            return Ok(true);
         }
+        key = at.keys.1;
     }
 }
 
+/// The fault of a leaf that cannot be where it is.
+pub(crate) const OUTSIDE: &str = "a key outside of what its parent says";
+
 /// Whether a directory has no entries.
 pub fn is_empty(directory: &InodeBlock) -> bool {
-    directory.entries == 0
+    matches!(&directory.content, Content::Entries(entries) if entries.count() == 0)
 }
 
-/// The leaf that a key belongs to, and where the next leaf's keys begin.
+/// The leaf that a key belongs to.
 fn leaf_of(
     source: &dyn Source,
     number: Inode,
     root: u64,
     key: u64,
-) -> Result<(Arc<DirectoryNode>, Option<u64>)> {
-    let mut next = None;
-    let mut block = root;
-    let mut level = None;
+) -> Result<(Arc<DirectoryNode>, Below)> {
+    let mut at = Below::root(root);
     loop {
-        let node = source.node(number, block, level)?;
-        assert!(node.level() < NODE_LEVELS_MAX);
-        let NodeContent::Inner(height, children) = &node.content else {
-            return Ok((node, next));
-        };
-        let at = child_of(children, key);
-        if let Some(after) = children.get(at + 1) {
-            next = Some(after.key);
-        }
-        level = Some(height - 1);
-        block = children[at].block;
+        // Levels fall by one each time.
+        let node = source.node(number, at)?;
+        let NodeContent::Inner(level, children) = &node.content else { return Ok((node, at)) };
+        at = at.child(*level, children, child_of(children, key));
     }
 }
 

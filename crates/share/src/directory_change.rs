@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use format::share::directory::{
-    CHILDREN_MAX, Child, DirectoryNode, ENTRY_BYTES, Entries, Entry, NODE_BYTES_MAX,
+    CHILDREN_MAX, Child, DirectoryNode, ENTRY_BYTES, Entries, Entry, EntryObject, NODE_BYTES_MAX,
     NODE_LEVELS_MAX, NodeContent,
 };
 use format::share::inode::{Content, INLINE_BYTES_MAX, InodeBlock};
@@ -16,10 +16,10 @@ use format::share::place::inode_block;
 use units::{BLOCK_BYTES, FileName, Inode};
 
 use crate::allocation::{allocate_slab, free_slab};
-use crate::directory::{child_of, first_key_of, for_each_from};
+use crate::directory::{OUTSIDE, child_of, first_key_of, for_each_from};
 use crate::error::{Error, ErrorKind, Result, require};
 use crate::layered::Layered;
-use crate::source::Source;
+use crate::source::{Below, Source};
 
 /// A node with fewer bytes looks for a neighbour to be joined with.
 const SMALL_BYTES: usize = NODE_BYTES_MAX / 4;
@@ -43,13 +43,13 @@ impl Changed<'_, '_, '_> {
     ///
     /// # Errors
     /// `NoSpace`; those of reading.
-    pub fn add(&mut self, name: FileName<'_>, inode: Inode) -> Result<()> {
+    pub fn add(&mut self, name: FileName<'_>, object: EntryObject) -> Result<()> {
         let first = first_key_of(self.layer, name);
-        self.add_at(first, name, inode)
+        self.add_at(first, name, object)
     }
 
     /// Adds an entry whose name has its keys from `first` on.
-    fn add_at(&mut self, first: u64, name: FileName<'_>, inode: Inode) -> Result<()> {
+    fn add_at(&mut self, first: u64, name: FileName<'_>, object: EntryObject) -> Result<()> {
         let mut key = first;
         for_each_from(self.layer, self.number, self.directory, first, &mut |entry| {
             let is_taken = entry.key == key;
@@ -57,10 +57,10 @@ impl Changed<'_, '_, '_> {
             is_taken
         })?;
         require(key < first + KEYS_OF_A_HASH, ErrorKind::NoSpace)?;
-        let entry = Entry { key, inode, name };
+        let entry = Entry { key, object, name };
         if let Content::Entries(entries) = &mut self.directory.content {
             if entries.as_bytes().len() + ENTRY_BYTES + name.as_bytes().len() <= INLINE_BYTES_MAX {
-                entries.insert(entry);
+                put_entry(entries, entry, inode_block(self.number))?;
                 self.directory.entries += 1;
                 return Ok(());
             }
@@ -69,8 +69,8 @@ impl Changed<'_, '_, '_> {
             self.directory.content = Content::Tree(root);
         }
         let root = self.root()?;
-        if let Some(upper) = self.add_below(root, None, entry)? {
-            let level = self.layer.node(self.number, root, None)?.level() + 1;
+        if let Some(upper) = self.add_below(Below::root(root), entry)? {
+            let level = self.layer.node(self.number, Below::root(root))?.level() + 1;
             require(level < NODE_LEVELS_MAX, ErrorKind::NoSpace)?;
             let children = vec![Child { key: 0, block: root }, upper];
             self.directory.content =
@@ -89,7 +89,7 @@ impl Changed<'_, '_, '_> {
             Content::Entries(entries) => entries.remove(key),
             _ => {
                 let root = self.root()?;
-                let was_there = self.remove_below(root, None, key)?;
+                let was_there = self.remove_below(Below::root(root), key)?;
                 self.shorten()?;
                 was_there
             }
@@ -105,24 +105,26 @@ impl Changed<'_, '_, '_> {
         Ok(())
     }
 
-    /// Lets the entry with that key name another inode.
+    /// Lets the entry with that key name another object.
     ///
     /// # Errors
     /// `Corrupt` if it is not there; those of reading.
-    pub fn replace(&mut self, key: u64, inode: Inode) -> Result<()> {
+    pub fn replace(&mut self, key: u64, object: EntryObject) -> Result<()> {
         if let Content::Entries(entries) = &mut self.directory.content {
-            return rename(entries, key, inode)
+            return rename(entries, key, object)
                 .ok_or_else(|| Error::damage(inode_block(self.number), "an entry is gone"));
         }
-        let mut block = self.root()?;
+        let mut at = Below::root(self.root()?);
         loop {
-            let mut node = Arc::unwrap_or_clone(self.layer.node(self.number, block, None)?);
+            let mut node = Arc::unwrap_or_clone(self.node(at)?);
             match &mut node.content {
-                NodeContent::Inner(_, children) => block = children[child_of(children, key)].block,
+                NodeContent::Inner(level, children) => {
+                    at = at.child(*level, children, child_of(children, key));
+                }
                 NodeContent::Leaf(entries) => {
-                    let gone = || Error::damage(block, "an entry is not where it was found");
-                    rename(entries, key, inode).ok_or_else(gone)?;
-                    self.layer.put_node(block, node);
+                    let gone = || Error::damage(at.block, "an entry is not where it was found");
+                    rename(entries, key, object).ok_or_else(gone)?;
+                    self.layer.put_node(at.block, node);
                     return Ok(());
                 }
             }
@@ -136,36 +138,42 @@ impl Changed<'_, '_, '_> {
         }
     }
 
+    /// A node, with all keys as they are to be.
+    fn node(&self, at: Below) -> Result<Arc<DirectoryNode>> {
+        let node = self.layer.node(self.number, at)?;
+        match &node.content {
+            NodeContent::Leaf(entries) if !entries.iter().all(|entry| at.has(entry.key)) => {
+                Err(Error::damage(at.block, OUTSIDE))
+            }
+            _ => Ok(node),
+        }
+    }
+
     /// Adds an entry below a node; the node that was split off, if one was.
-    fn add_below(
-        &mut self,
-        block: u64,
-        level: Option<u8>,
-        entry: Entry<'_>,
-    ) -> Result<Option<Child>> {
-        let node = self.layer.node(self.number, block, level)?;
+    fn add_below(&mut self, at: Below, entry: Entry<'_>) -> Result<Option<Child>> {
+        let node = self.node(at)?;
         let level = node.level();
         let upper = match &node.content {
             NodeContent::Leaf(entries) => {
                 let mut entries = entries.clone();
-                entries.insert(entry);
+                put_entry(&mut entries, entry, at.block)?;
                 let is_over = entries.as_bytes().len() > NODE_BYTES_MAX;
                 let upper = is_over.then(|| entries.split());
-                self.put(block, NodeContent::Leaf(entries));
+                self.put(at.block, NodeContent::Leaf(entries));
                 upper.map(|upper| {
                     let key = upper.iter().next().expect("no half is empty").key;
                     (key, NodeContent::Leaf(upper))
                 })
             }
             NodeContent::Inner(_, children) => {
-                let at = child_of(children, entry.key);
-                let split = self.add_below(children[at].block, Some(level - 1), entry)?;
+                let index = child_of(children, entry.key);
+                let split = self.add_below(at.child(level, children, index), entry)?;
                 let Some(new) = split else { return Ok(None) };
                 let mut children = children.clone();
-                children.insert(at + 1, new);
+                children.insert(index + 1, new);
                 let is_over = children.len() > CHILDREN_MAX;
                 let upper = is_over.then(|| children.split_off(children.len() / 2));
-                self.put(block, NodeContent::Inner(level, children));
+                self.put(at.block, NodeContent::Inner(level, children));
                 upper.map(|upper| (upper[0].key, NodeContent::Inner(level, upper)))
             }
         };
@@ -175,21 +183,21 @@ impl Changed<'_, '_, '_> {
 
     /// Removes an entry below a node; whether it was there. The node above deals with
     /// what became empty or small.
-    fn remove_below(&mut self, block: u64, level: Option<u8>, key: u64) -> Result<bool> {
-        let node = self.layer.node(self.number, block, level)?;
+    fn remove_below(&mut self, at: Below, key: u64) -> Result<bool> {
+        let node = self.node(at)?;
         match &node.content {
             NodeContent::Leaf(entries) => {
                 let mut entries = entries.clone();
                 let was_there = entries.remove(key);
-                self.put(block, NodeContent::Leaf(entries));
+                self.put(at.block, NodeContent::Leaf(entries));
                 Ok(was_there)
             }
             NodeContent::Inner(level, children) => {
-                let at = child_of(children, key);
-                let was_there = self.remove_below(children[at].block, Some(level - 1), key)?;
+                let index = child_of(children, key);
+                let was_there = self.remove_below(at.child(*level, children, index), key)?;
                 let mut children = children.clone();
-                if self.join(*level, &mut children, at)? {
-                    self.put(block, NodeContent::Inner(*level, children));
+                if self.join((at, *level), &mut children, index)? {
+                    self.put(at.block, NodeContent::Inner(*level, children));
                 }
                 Ok(was_there)
             }
@@ -198,8 +206,13 @@ impl Changed<'_, '_, '_> {
 
     /// Frees the child at an index if it is empty, or joins it with a neighbour if it is small;
     /// whether the children changed.
-    fn join(&mut self, level: u8, children: &mut Vec<Child>, at: usize) -> Result<bool> {
-        let child = self.layer.node(self.number, children[at].block, Some(level - 1))?;
+    fn join(
+        &mut self,
+        (above, level): (Below, u8),
+        children: &mut Vec<Child>,
+        at: usize,
+    ) -> Result<bool> {
+        let child = self.node(above.child(level, children, at))?;
         let bytes = child.content_bytes();
         if bytes == 0 {
             self.free_node(children[at].block)?;
@@ -213,10 +226,9 @@ impl Changed<'_, '_, '_> {
             return Ok(false);
         }
         let left = at.min(children.len() - 2);
-        let [lower, upper] = [children[left].block, children[left + 1].block];
-        let mut joined =
-            Arc::unwrap_or_clone(self.layer.node(self.number, lower, Some(level - 1))?);
-        let other = self.layer.node(self.number, upper, Some(level - 1))?;
+        let [lower, upper] = [left, left + 1].map(|index| above.child(level, children, index));
+        let mut joined = Arc::unwrap_or_clone(self.node(lower)?);
+        let other = self.node(upper)?;
         if joined.content_bytes() + other.content_bytes() > JOINED_BYTES_MAX {
             return Ok(false);
         }
@@ -227,8 +239,8 @@ impl Changed<'_, '_, '_> {
             }
             _ => unreachable!("both are of one level"),
         }
-        self.put(lower, joined.content);
-        self.free_node(upper)?;
+        self.put(lower.block, joined.content);
+        self.free_node(upper.block)?;
         children.remove(left + 1);
         Ok(true)
     }
@@ -237,7 +249,7 @@ impl Changed<'_, '_, '_> {
     fn shorten(&mut self) -> Result<()> {
         loop {
             let root = self.root()?;
-            let node = self.layer.node(self.number, root, None)?;
+            let node = self.node(Below::root(root))?;
             match &node.content {
                 NodeContent::Inner(_, children) if children.len() == 1 => {
                     self.directory.content = Content::Tree(children[0].block);
@@ -282,14 +294,19 @@ impl Changed<'_, '_, '_> {
     }
 }
 
-/// Lets an entry name another inode.
-fn rename(entries: &mut Entries, key: u64, inode: Inode) -> Option<()> {
+/// Adds an entry whose key was seen to be free.
+fn put_entry(entries: &mut Entries, entry: Entry<'_>, block: u64) -> Result<()> {
+    let was_free = entries.insert(entry);
+    Some(()).filter(|()| was_free).ok_or_else(|| Error::damage(block, "a key of two entries"))
+}
+
+/// Lets an entry name another object.
+fn rename(entries: &mut Entries, key: u64, object: EntryObject) -> Option<()> {
     let found = entries.from(key).next().filter(|entry| entry.key == key)?;
     let name = found.name.as_bytes().to_vec();
     entries.remove(key);
     let name = FileName::new(&name).expect("it was one");
-    entries.insert(Entry { key, inode, name });
-    Some(())
+    entries.insert(Entry { key, object, name }).then_some(())
 }
 
 #[cfg(test)]

@@ -41,6 +41,11 @@ pub enum ErrorKind {
     WouldWait,
     /// The blocks say what cannot be: the share has to be checked.
     Corrupt,
+    /// The share can be read only: it has features that are not known here, or its operation log is
+    /// damaged.
+    ReadOnly,
+    /// The share has to be loaded again: a revert did not come to its end.
+    Unusable,
     /// The volume failed; the source says how.
     Storage,
 }
@@ -65,6 +70,8 @@ impl std::fmt::Display for ErrorKind {
             ErrorKind::TransactionFull => "the transaction is full",
             ErrorKind::WouldWait => "not in memory",
             ErrorKind::Corrupt => "damaged",
+            ErrorKind::ReadOnly => "the share can be read only",
+            ErrorKind::Unusable => "the share has to be loaded again",
             ErrorKind::Storage => "the volume failed",
         })
     }
@@ -92,6 +99,16 @@ pub struct Damage {
     pub block: u64,
     /// The contradiction.
     pub found: &'static str,
+}
+
+/// A volume whose batches are too small for the updates of a share.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a share needs whole writes of {least} blocks, and the volume has {most}: larger zones")]
+pub struct TooSmall {
+    /// Blocks that have to fit.
+    pub least: usize,
+    /// Blocks that do.
+    pub most: usize,
 }
 
 impl Error {

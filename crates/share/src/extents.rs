@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use format::share::place::BLOCK_BYTES;
 
+use crate::blocks::hole_parts;
+
 /// A run of blocks.
 #[derive(Debug)]
 pub enum Piece<'d> {
@@ -34,6 +36,14 @@ impl<'d> Piece<'d> {
             Piece::Borrowed(bytes) => Some(bytes),
             Piece::Owned(bytes) => Some(&bytes[..]),
             Piece::Zero(_) => None,
+        }
+    }
+
+    /// As the volume counts it: blocks of data, and a hole for each part.
+    fn cost(&self, first: u64) -> u64 {
+        match self {
+            Piece::Zero(count) => hole_parts(first, *count),
+            _ => self.blocks(),
         }
     }
 
@@ -81,18 +91,13 @@ pub struct Part<'e> {
 #[derive(Debug, Default)]
 pub struct Extents<'d> {
     pieces: BTreeMap<u64, Piece<'d>>,
-    data_blocks: u64,
+    cost: u64,
 }
 
 impl<'d> Extents<'d> {
-    /// Blocks with bytes.
-    pub fn data_blocks(&self) -> u64 {
-        self.data_blocks
-    }
-
-    /// Pieces.
-    pub fn count(&self) -> usize {
-        self.pieces.len()
+    /// Blocks with bytes, and parts of holes.
+    pub fn cost(&self) -> u64 {
+        self.cost
     }
 
     /// Changes a run.
@@ -131,13 +136,13 @@ impl<'d> Extents<'d> {
     }
 
     fn put(&mut self, first: u64, piece: Piece<'d>) {
-        self.data_blocks += piece.bytes().map_or(0, |_| piece.blocks());
+        self.cost += piece.cost(first);
         self.pieces.insert(first, piece);
     }
 
     fn take(&mut self, at: u64) -> Piece<'d> {
         let piece = self.pieces.remove(&at).expect("it was found there");
-        self.data_blocks -= piece.bytes().map_or(0, |_| piece.blocks());
+        self.cost -= piece.cost(at);
         piece
     }
 
@@ -225,7 +230,8 @@ mod tests {
             }
             prop_assert_eq!(&found[..], &expected[..]);
             let data = expected.iter().filter(|byte| matches!(byte, Some(Some(_)))).count();
-            prop_assert_eq!(extents.data_blocks(), data as u64);
+            let holes = extents.iter().filter(|(_, piece)| piece.bytes().is_none()).count();
+            prop_assert_eq!(extents.cost(), (data + holes) as u64);
         }
     }
 }

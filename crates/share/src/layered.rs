@@ -28,7 +28,7 @@ pub struct Changes<'d> {
     extents: Extents<'d>,
     /// Counters and free numbers.
     pub state: State,
-    /// How far each stack of free numbers was taken down.
+    /// How many numbers on each stack were free before: what is above was freed by these changes.
     pub floors: [u64; STACKS],
 }
 
@@ -54,10 +54,9 @@ impl<'d> Changes<'d> {
         self.floors = update.floors;
     }
 
-    /// Blocks of data, and writes, that all of it takes at most.
+    /// Blocks of data and holes that all of it takes, as the volume counts them.
     pub fn blocks(&self) -> usize {
-        let data = self.extents.data_blocks() as usize;
-        self.metas.len() + data.max(self.extents.count())
+        self.metas.len() + self.extents.cost() as usize
     }
 
     /// Decoded blocks, by number.
@@ -175,14 +174,14 @@ impl<'b, 'd> Layered<'b, 'd> {
         self.changes.zero(first, count);
     }
 
-    /// A block of a stack; an empty one where there is none yet.
+    /// A block of a stack; none where there are zeros.
     ///
     /// # Errors
     /// `Corrupt`, `WouldWait`, `Storage`.
-    pub fn stack(&self, block: u64) -> Result<StackBlock> {
+    pub fn stack(&self, block: u64) -> Result<Option<StackBlock>> {
         match self.meta(block)? {
-            Some(Meta::Stack(stack)) => Ok(Arc::unwrap_or_clone(stack)),
-            _ => Ok(StackBlock::default()),
+            Some(Meta::Stack(stack)) => Ok(Some(Arc::unwrap_or_clone(stack))),
+            _ => Ok(None),
         }
     }
 }

@@ -8,7 +8,8 @@
 //! Deliberately unaware of protocols, handles, clocks and threads. It stands on [`Blocks`] and
 //! [`Present`], which volumes and their views are.
 //!
-//! - [`Share`]: `make`, `open`, `reload`; `tree` and `read` for readers; `begin`, `try_begin`.
+//! - [`Share`]: `make`, `open`, `revert`, `reload`; `tree` and `read` for readers; `begin`,
+//!   `try_begin`.
 //! - [`Transaction`]: `create`, `make_directory`, `make_symlink`, `make_node`, `link`, `remove`,
 //!   `remove_directory`, `rename`, `set_attributes`, `write`; `commit`.
 //! - [`Past`]: a share at a moment of the past.
@@ -38,18 +39,21 @@ mod tree;
 mod work;
 
 pub use attributes::{Attributes, SetAttributes, SetTime};
-pub use blocks::{BlockWrite, Blocks, Present, WRITE_BLOCKS_MAX, Wait};
-pub use error::{Damage, Error, ErrorKind, Result};
+pub use blocks::{
+    BlockWrite, Blocks, HOLE_BLOCKS_MAX, Present, WHOLE_BLOCKS_MIN, Wait, hole_parts,
+};
+pub use error::{Damage, Error, ErrorKind, Result, TooSmall};
 pub use moment::Moment;
 pub use operations::create::{Create, Special};
 pub use operations::rename::Place;
 pub use past::Past;
 pub use permission::{Access, Credentials};
-pub use share::{PresentTree, Share, ShareSpec, Statistics};
+pub use share::{Opening, PresentTree, Share, ShareSpec, Statistics};
 pub use transaction::{Caller, Transaction};
 pub use tree::{Listed, ReadBytes, Tree};
+pub use work::LINKS_MAX;
 
-pub use format::share::inode::{FileKind, LINKS_MAX, SYMLINK_BYTES_MAX};
+pub use format::share::inode::{FileKind, SYMLINK_BYTES_MAX};
 pub use format::share::log::{LogBlock, State};
-pub use format::share::operation::{Before, Operation, Origin, Procedure, Target};
+pub use format::share::operation::{Before, Cause, Operation, Origin, Procedure, Target};
 pub use format::share::place::{FILE_BYTES_MAX, VOLUME_BLOCKS};

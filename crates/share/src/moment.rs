@@ -1,13 +1,24 @@
 //! A share at one moment as it is on its volume: decoded blocks by way of a cache.
 
-use format::share::log::{LogBlock, log_block};
-use format::share::place::{BLOCK_BYTES, ROOT_BLOCK, ShareAddress};
+use format::share::log::{LogBlock, State, log_block};
+use format::share::place::{BLOCK_BYTES, ROOT_BLOCK};
 use format::share::root::{HINT_BLOCKS, ShareRoot};
 
 use crate::blocks::{Blocks, Wait};
 use crate::cache::Cache;
 use crate::error::{Error, ErrorKind, Result};
 use crate::source::{Meta, Source};
+
+/// Where reading a share begins.
+#[derive(Debug)]
+pub struct Ends {
+    /// The root.
+    pub root: ShareRoot,
+    /// The last block of the operation log.
+    pub last: LogBlock,
+    /// Whether it is that.
+    pub is_log_whole: bool,
+}
 
 /// The blocks of a moment.
 #[derive(Clone, Copy)]
@@ -49,22 +60,48 @@ impl Source for Moment<'_> {
     }
 }
 
-/// Reads the root and the last block of the operation log.
+/// Reads the root and the last block of the operation log. If the log is damaged, it is one before
+/// the last, or none of the log's at all; and the share is not to be changed.
 ///
 /// # Errors
 /// `NotFound` if there is no share; `Corrupt`, `Storage`.
-pub fn read_ends(blocks: &dyn Blocks) -> Result<(ShareRoot, LogBlock)> {
+pub fn read_ends(blocks: &dyn Blocks) -> Result<Ends> {
     let mut bytes = Box::new([0; BLOCK_BYTES]);
     blocks.read(ROOT_BLOCK, &mut bytes[..], Wait::May)?;
     if bytes.iter().all(|byte| *byte == 0) {
         return Err(Error::from(ErrorKind::NotFound));
     }
     let root = ShareRoot::decode(&bytes)?;
-    let mut last = read_log_block(blocks, root.tag(), root.log_hint)?;
+    match last_log_block(blocks, &root) {
+        Ok(last) => Ok(Ends { root, last, is_log_whole: true }),
+        Err(error) if error.kind == ErrorKind::Corrupt => {
+            let last = last_sound_log_block(blocks, &root)?;
+            Ok(Ends { root, last, is_log_whole: false })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The last of those blocks of the log that are not damaged.
+fn last_sound_log_block(blocks: &dyn Blocks, root: &ShareRoot) -> Result<LogBlock> {
+    let mut last = LogBlock::new(root.log_hint, State::empty(root.created));
+    for number in root.log_hint..root.log_hint + HINT_BLOCKS {
+        match read_log_block(blocks, root, number) {
+            Ok(found) => last = found.unwrap_or(last),
+            Err(error) if error.kind == ErrorKind::Corrupt => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(last)
+}
+
+/// Finds the last block of the log by halving.
+fn last_log_block(blocks: &dyn Blocks, root: &ShareRoot) -> Result<LogBlock> {
+    let mut last = read_log_block(blocks, root, root.log_hint)?;
     let (mut there, mut missing) = (root.log_hint, root.log_hint + HINT_BLOCKS);
     while there + 1 < missing {
         let middle = there.midpoint(missing);
-        match read_log_block(blocks, root.tag(), middle)? {
+        match read_log_block(blocks, root, middle)? {
             Some(block) => {
                 last = Some(block);
                 there = middle;
@@ -73,7 +110,7 @@ pub fn read_ends(blocks: &dyn Blocks) -> Result<(ShareRoot, LogBlock)> {
         }
     }
     let lost = || Error::damage(log_block(root.log_hint), "the operation log ends before its root");
-    Ok((root, last.ok_or_else(lost)?))
+    last.ok_or_else(lost)
 }
 
 /// Reads the block of the operation log with that number; none if the ring has not come to it yet,
@@ -81,13 +118,17 @@ pub fn read_ends(blocks: &dyn Blocks) -> Result<(ShareRoot, LogBlock)> {
 ///
 /// # Errors
 /// `Corrupt`, `Storage`.
-pub fn read_log_block(blocks: &dyn Blocks, tag: u32, number: u64) -> Result<Option<LogBlock>> {
+pub fn read_log_block(
+    blocks: &dyn Blocks,
+    root: &ShareRoot,
+    number: u64,
+) -> Result<Option<LogBlock>> {
     let block = log_block(number);
     let mut bytes = Box::new([0; BLOCK_BYTES]);
     blocks.read(block, &mut bytes[..], Wait::May)?;
     if bytes.iter().all(|byte| *byte == 0) {
         return Ok(None);
     }
-    let found = LogBlock::decode(&bytes, ShareAddress { tag, block })?;
+    let found = LogBlock::decode(&bytes, root.address(block))?;
     Ok((found.number == number).then_some(found))
 }

@@ -6,7 +6,7 @@ use format::share::root::ShareRoot;
 use crate::blocks::{Blocks, Wait};
 use crate::cache::Cache;
 use crate::error::Result;
-use crate::moment::{Moment, read_ends, read_log_block};
+use crate::moment::{Ends, Moment, read_ends, read_log_block};
 
 /// A share at a moment of the past; it reads as a [`crate::Tree`] by [`Past::tree`].
 pub struct Past<B> {
@@ -22,7 +22,7 @@ impl<B: Blocks> Past<B> {
     /// # Errors
     /// `NotFound` if there was none yet; `Corrupt`, `Storage`.
     pub fn open(blocks: B, cache_blocks_max: usize) -> Result<Past<B>> {
-        let (root, last) = read_ends(&blocks)?;
+        let Ends { root, last, .. } = read_ends(&blocks)?;
         Ok(Past { blocks, cache: Cache::new(cache_blocks_max), root, last })
     }
 
@@ -31,7 +31,7 @@ impl<B: Blocks> Past<B> {
         Moment { blocks: &self.blocks, cache: &self.cache, root: &self.root, wait }
     }
 
-    /// Counters, and the last operation.
+    /// Counters, and the last operation; older ones if the log is damaged.
     pub fn state(&self) -> &State {
         &self.last.state
     }
@@ -46,6 +46,6 @@ impl<B: Blocks> Past<B> {
     /// # Errors
     /// `Corrupt`, `Storage`.
     pub fn log_block(&self, number: u64) -> Result<Option<LogBlock>> {
-        read_log_block(&self.blocks, self.root.tag(), number)
+        read_log_block(&self.blocks, &self.root, number)
     }
 }

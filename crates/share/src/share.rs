@@ -3,20 +3,25 @@
 //! 1. One transaction at a time is made (`turn`). Readers share the gate; a transaction has it
 //!    alone while its blocks are written and taken up in the cache. So every reader sees the tree
 //!    between two transactions.
-//! 2. A read of a file holds the gate only to look at its inode. If a transaction made holes
-//!    meanwhile, what was read may be another file's, and it is read again.
+//! 2. A read of a file holds the gate only to look at its inode, before and after. If an operation
+//!    changed the file meanwhile, what was read may be of two states, or another file's, and it is
+//!    read again.
+//! 3. A revert holds both. If it does not come to its end, nothing is read or changed until the
+//!    share is loaded again.
 
 use env::{Rank, RankedMutex, RankedReadGuard, RankedRwLock};
 use format::share::inode::{Content, FileKind, InodeBlock};
 use format::share::log::{FreeNumbers, LogBlock, State, log_block};
 use format::share::place::{BLOCK_BYTES, ROOT_BLOCK, inode_block};
 use format::share::root::ShareRoot;
-use units::{FileId, Generation, Inode, WallTime};
+use units::{FileId, Generation, Inode, Seq, WallTime};
 
-use crate::blocks::{BlockWrite, Present, Wait};
+use crate::blocks::{
+    BlockWrite, Present, UPDATE_BLOCKS_MAX, WHOLE_BLOCKS_MIN, WRITE_EXTRA_BLOCKS, Wait,
+};
 use crate::cache::Cache;
-use crate::error::{ErrorKind, Result, require};
-use crate::moment::{Moment, read_ends, read_log_block};
+use crate::error::{Error, ErrorKind, Result, TooSmall, require};
+use crate::moment::{Ends, Moment, read_ends, read_log_block};
 use crate::permission::Credentials;
 use crate::source::{Meta, Source};
 use crate::tree::{ReadBytes, check_read, read_content};
@@ -39,8 +44,32 @@ pub struct Share<P> {
 pub(crate) struct Settled {
     pub root: ShareRoot,
     pub last: LogBlock,
-    /// How many transactions made holes.
-    pub holes_made: u64,
+    /// A random number of this opening, or of the revert since.
+    pub incarnation: u64,
+    /// How often the blocks were looked at anew.
+    pub loads: u64,
+    /// The use that it is of.
+    pub usable: Usable,
+}
+
+/// The use that a share is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Usable {
+    /// Everything.
+    All,
+    /// Reading.
+    ToRead,
+    /// Nothing.
+    Not,
+}
+
+/// How a share is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// A random number, another one for each opening.
+    pub incarnation: u64,
+    /// Decoded blocks that are kept in memory.
+    pub cache_blocks_max: usize,
 }
 
 /// The beginning of a new share.
@@ -79,8 +108,10 @@ impl<P: Present> Share<P> {
     /// Makes a share in blocks that are all zeros.
     ///
     /// # Errors
-    /// `Exists` if there is something; `Storage`.
-    pub fn make(present: P, spec: &ShareSpec, cache_blocks_max: usize) -> Result<Share<P>> {
+    /// `Exists` if there is something; `Invalid` if the volume's whole writes are too small;
+    /// `Storage`.
+    pub fn make(present: P, spec: &ShareSpec, opening: Opening) -> Result<Share<P>> {
+        check_size(&present)?;
         let mut bytes = [0; BLOCK_BYTES];
         present.read(ROOT_BLOCK, &mut bytes, Wait::May)?;
         require(bytes == [0; BLOCK_BYTES], ErrorKind::Exists)?;
@@ -89,11 +120,14 @@ impl<P: Present> Share<P> {
             hash_key: spec.hash_key,
             created: spec.created,
             log_hint: 0,
+            features_read_only: 0,
+            features_compatible: 0,
         };
         let mut state = State::empty(spec.created);
         state.inodes = 1;
+        state.incarnation = opening.incarnation;
         state.free[0] = FreeNumbers { height: 0, next: Inode::ROOT.0 + 1 };
-        let top = top_directory(spec, Generation(present.seq().0 + 1));
+        let top = top_directory(spec, generation(opening.incarnation, present.seq()));
         let [log, inode] = [log_block(0), inode_block(Inode::ROOT)];
         let blocks = [
             (ROOT_BLOCK, root.encode()),
@@ -105,36 +139,57 @@ impl<P: Present> Share<P> {
             .map(|(block, bytes)| BlockWrite::Data { block: *block, bytes: &bytes[..] })
             .collect();
         present.write_whole(&writes)?;
-        Share::open(present, cache_blocks_max)
+        Share::open(present, opening)
     }
 
     /// Opens the share that is in these blocks.
     ///
     /// # Errors
-    /// `NotFound` if there is none; `Corrupt`, `Storage`.
-    pub fn open(present: P, cache_blocks_max: usize) -> Result<Share<P>> {
-        let (root, last) = read_ends(&present)?;
+    /// `NotFound` if there is none; `Invalid` if whole writes of the volume are too small;
+    /// `Corrupt`, `Storage`.
+    pub fn open(present: P, opening: Opening) -> Result<Share<P>> {
+        check_size(&present)?;
+        let ends = read_ends(&present)?;
+        let (root, incarnation) = (ends.root, opening.incarnation);
+        let settled = Settled::new(ends, incarnation);
         Ok(Share {
             present,
-            cache: Cache::new(cache_blocks_max),
+            cache: Cache::new(opening.cache_blocks_max),
             root,
             turn: RankedMutex::new(Rank::ShareTurn, ()),
-            settled: RankedRwLock::new(Rank::ShareGate, Settled { root, last, holes_made: 0 }),
+            settled: RankedRwLock::new(Rank::ShareGate, settled),
         })
     }
 
-    /// Looks at the blocks anew, after a revert of the volume.
+    /// Reverts the volume: `revert` does that, while nobody reads or changes the share. Then the
+    /// blocks are looked at anew. `incarnation` is another random number.
     ///
     /// # Errors
-    /// As `open`; the share is as it was then, and has to be opened again.
-    pub fn reload(&self) -> Result<()> {
+    /// Those of `revert`; `Stale` if another share is there now; as `open`. The share is then
+    /// loaded as it is; where that fails it is unusable until [`Share::reload`] succeeds.
+    pub fn revert(&self, incarnation: u64, revert: impl FnOnce(&P) -> Result<()>) -> Result<()> {
         let _turn = self.turn.lock();
         let mut settled = self.settled.write();
+        settled.usable = Usable::Not;
         self.cache.clear();
-        let (root, last) = read_ends(&self.present)?;
-        require(root.share_id == self.root.share_id, ErrorKind::Stale)?;
-        *settled = Settled { root, last, holes_made: settled.holes_made + 1 };
-        Ok(())
+        let reverted = revert(&self.present);
+        let ends = read_ends(&self.present)?;
+        let same = |root: ShareRoot| ShareRoot { log_hint: 0, ..root };
+        require(same(ends.root) == same(self.root), ErrorKind::Stale)?;
+        let loads = settled.loads + 1;
+        // Times of changes rise over a revert too: clients tell versions by them.
+        let time = settled.last.state.time.max(ends.last.state.time);
+        *settled = Settled { loads, ..Settled::new(ends, incarnation) };
+        settled.last.state.time = time;
+        reverted
+    }
+
+    /// Looks at the blocks anew.
+    ///
+    /// # Errors
+    /// As [`Share::revert`].
+    pub fn reload(&self, incarnation: u64) -> Result<()> {
+        self.revert(incarnation, |_| Ok(()))
     }
 
     /// The volume.
@@ -142,16 +197,25 @@ impl<P: Present> Share<P> {
         &self.present
     }
 
+    /// Bytes that one WRITE may have.
+    pub fn write_bytes_max(&self) -> usize {
+        (self.present.whole_blocks_max() - UPDATE_BLOCKS_MAX - WRITE_EXTRA_BLOCKS - 1) * BLOCK_BYTES
+    }
+
     /// The tree as it is now. No transaction is written while this is held.
-    pub fn tree(&self, wait: Wait) -> PresentTree<'_> {
+    ///
+    /// # Errors
+    /// `Unusable`.
+    pub fn tree(&self, wait: Wait) -> Result<PresentTree<'_>> {
         let settled = self.settled.read();
-        PresentTree { moment: self.moment(wait), settled }
+        require(settled.usable != Usable::Not, ErrorKind::Unusable)?;
+        Ok(PresentTree { moment: self.moment(wait), settled })
     }
 
     /// Reads a file into a buffer, beside transactions.
     ///
     /// # Errors
-    /// As [`crate::Tree::read`].
+    /// As [`crate::Tree::read`]; `Unusable`.
     pub fn read(
         &self,
         user: &Credentials,
@@ -162,20 +226,23 @@ impl<P: Present> Share<P> {
     ) -> Result<ReadBytes> {
         let moment = self.moment(wait);
         for _ in 0..READ_TRIES {
-            let (inode, holes_made) = {
-                let tree = self.tree(wait);
-                (tree.object(id)?, tree.settled.holes_made)
+            let (inode, loads) = {
+                let tree = self.tree(wait)?;
+                (tree.object(id)?, tree.settled.loads)
             };
             check_read(&inode, user)?;
+            let read = read_content(&moment, &inode, offset, buffer);
             if matches!(inode.content, Content::Inline(_)) {
-                return read_content(&moment, &inode, offset, buffer);
+                return read;
             }
-            let read = read_content(&moment, &inode, offset, buffer)?;
-            if self.settled.read().holes_made == holes_made {
-                return Ok(read);
+            let after = self.tree(wait)?;
+            // If it is gone, this says so.
+            let is_same = after.object(id)?.operation == inode.operation;
+            if is_same && after.settled.loads == loads {
+                return read;
             }
         }
-        let tree = self.tree(wait);
+        let tree = self.tree(wait)?;
         let inode = tree.object(id)?;
         check_read(&inode, user)?;
         read_content(&tree, &inode, offset, buffer)
@@ -204,12 +271,36 @@ impl<P: Present> Share<P> {
     /// `Corrupt`, `Storage`.
     pub fn log_block(&self, number: u64) -> Result<Option<LogBlock>> {
         let _settled = self.settled.read();
-        read_log_block(&self.present, self.root.tag(), number)
+        read_log_block(&self.present, &self.root, number)
     }
 
     pub(crate) fn moment(&self, wait: Wait) -> Moment<'_> {
         Moment { blocks: &self.present, cache: &self.cache, root: &self.root, wait }
     }
+}
+
+impl Settled {
+    fn new(ends: Ends, incarnation: u64) -> Settled {
+        let is_known = ends.root.features_read_only == 0;
+        let usable = if is_known && ends.is_log_whole { Usable::All } else { Usable::ToRead };
+        Settled { root: ends.root, last: ends.last, incarnation, loads: 0, usable }
+    }
+}
+
+/// Refuses a volume whose batches do not take any update.
+fn check_size(present: &impl Present) -> Result<()> {
+    let most = present.whole_blocks_max();
+    if most >= WHOLE_BLOCKS_MIN {
+        return Ok(());
+    }
+    let source = TooSmall { least: WHOLE_BLOCKS_MIN, most };
+    Err(Error::with_source(ErrorKind::Invalid, source))
+}
+
+/// The generation of what a transaction makes.
+pub(crate) fn generation(incarnation: u64, seq_before: Seq) -> Generation {
+    let bits = (incarnation ^ seq_before.0) & ((1 << 62) - 1);
+    Generation(if bits == 0 { 1 << 62 } else { bits })
 }
 
 fn top_directory(spec: &ShareSpec, generation: Generation) -> InodeBlock {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use format::share::directory::DirectoryNode;
+use format::share::directory::{Child, DirectoryNode, EntryObject, NodeContent};
 use format::share::inode::InodeBlock;
 use format::share::place::{
     BLOCK_BYTES, DATA_FIRST, INODES_FIRST, STACKS_FIRST, ShareAddress, inode_block,
@@ -96,27 +96,78 @@ pub trait Source {
         found.ok_or(Error::from(ErrorKind::Stale))
     }
 
-    /// The inode that an entry names.
+    /// An inode that has to be there.
     ///
     /// # Errors
-    /// `Corrupt` if there is none; as `meta`.
-    fn named(&self, inode: Inode) -> Result<Arc<InodeBlock>> {
-        let missing = || Error::damage(inode_block(inode), "an entry names an inode that is free");
+    /// `Corrupt` if it is not; as `meta`.
+    fn known(&self, inode: Inode) -> Result<Arc<InodeBlock>> {
+        let missing = || Error::damage(inode_block(inode), "an inode that is named is free");
         self.inode(inode)?.ok_or_else(missing)
     }
 
-    /// A node of a directory, of a level.
+    /// The object that an entry names.
     ///
     /// # Errors
-    /// `Corrupt` if it is not there, or another's; as `meta`.
-    fn node(&self, directory: Inode, block: u64, level: Option<u8>) -> Result<Arc<DirectoryNode>> {
-        match self.meta(block)? {
-            Some(Meta::Node(node))
-                if node.directory == directory && level.is_none_or(|l| l == node.level()) =>
-            {
-                Ok(node)
-            }
-            _ => Err(Error::damage(block, "not the node that its parent says it is")),
+    /// `Corrupt` if it is not there, or another is; as `meta`.
+    fn named(&self, object: EntryObject) -> Result<Arc<InodeBlock>> {
+        let inode = self.known(object.inode)?;
+        let other = || Error::damage(inode_block(object.inode), "not what an entry says it is");
+        Some(inode).filter(|inode| object.is(inode)).ok_or_else(other)
+    }
+
+    /// A node of a directory.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is not there, or not what is said of it; as `meta`.
+    fn node(&self, directory: Inode, at: Below) -> Result<Arc<DirectoryNode>> {
+        match self.meta(at.block)? {
+            Some(Meta::Node(node)) if node.directory == directory && at.is_of(&node) => Ok(node),
+            _ => Err(Error::damage(at.block, "not the node that its parent says it is")),
         }
+    }
+}
+
+/// A node of a directory, as the one above it says.
+#[derive(Clone, Copy, Debug)]
+pub struct Below {
+    /// Its block.
+    pub block: u64,
+    /// Its level; of the root any.
+    pub level: Option<u8>,
+    /// Its keys are from the first of these on, and before the second.
+    pub keys: (u64, u64),
+}
+
+/// No key is as large.
+pub const KEYS_END: u64 = 1 << 63;
+
+impl Below {
+    /// The root of a directory's tree.
+    pub fn root(block: u64) -> Below {
+        Below { block, level: None, keys: (0, KEYS_END) }
+    }
+
+    /// A child of this node, which is of a level.
+    pub fn child(self, level: u8, children: &[Child], index: usize) -> Below {
+        let Child { key, block } = children[index];
+        let end = children.get(index + 1).map_or(self.keys.1, |next| next.key);
+        Below { block, level: Some(level - 1), keys: (key, end) }
+    }
+
+    /// Whether a key may be below it.
+    pub fn has(&self, key: u64) -> bool {
+        (self.keys.0..self.keys.1).contains(&key)
+    }
+
+    /// Whether a node is as said, but for the keys of entries: a reader looks at those as it goes.
+    fn is_of(&self, node: &DirectoryNode) -> bool {
+        let fits = match &node.content {
+            NodeContent::Leaf(_) => true,
+            NodeContent::Inner(_, children) => {
+                children.first().is_none_or(|first| first.key == self.keys.0)
+                    && children.last().is_none_or(|last| self.has(last.key))
+            }
+        };
+        fits && self.level.is_none_or(|level| level == node.level())
     }
 }

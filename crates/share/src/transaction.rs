@@ -4,29 +4,30 @@
 //!    numbers, and the records of its operations.
 //! 2. An update that fails leaves nothing behind. A transaction that is dropped, or whose writing
 //!    fails, leaves the share as it was.
-//! 3. The time of changes rises strictly from operation to operation, whatever the clock does.
+//! 3. An object that one sender (client and user) made, wrote or took a name from, another one does
+//!    not write or take in the same transaction: between the two there has to be a moment, or a
+//!    repair could not undo the one without the other.
+//! 4. The time of changes rises strictly from operation to operation, whatever the clock does.
+
+use std::collections::BTreeMap;
 
 use env::RankedGuard;
-use format::share::log::{LogBlock, log_block};
+use format::share::log::{CLOCK_MAX, LogBlock, State, TIME_MAX, log_block};
 use format::share::name_hash;
 use format::share::operation::{Operation, Origin, Procedure};
-use format::share::place::ROOT_BLOCK;
+use format::share::place::{BLOCK_BYTES, ROOT_BLOCK};
 use format::share::root::{HINT_BLOCKS, ShareRoot};
-use units::{FileId, Generation, Seq, WallTime};
+use units::{FileId, Generation, Inode, Seq, WallTime};
 
-use crate::blocks::{BlockWrite, Present, WRITE_BLOCKS_MAX, Wait};
+use crate::blocks::{BlockWrite, Present, UPDATE_BLOCKS_MAX, Wait, hole_parts};
 use crate::error::{ErrorKind, Result, require};
 use crate::extents::{Extents, Piece};
 use crate::layered::{Changes, Layered};
 use crate::moment::Moment;
 use crate::permission::Credentials;
-use crate::share::{Settled, Share};
+use crate::share::{Share, Usable, generation};
 use crate::source::{Meta, Source};
 use crate::work::Work;
-
-/// Blocks that an update may need besides those of its data: inodes, nodes of directories and
-/// stacks of free numbers, each of them with a good deal to spare.
-const UPDATE_BLOCKS_MAX: usize = 96;
 
 /// The sender of a request for a change, the request, and the time.
 #[derive(Clone, Copy, Debug)]
@@ -52,33 +53,55 @@ pub struct Transaction<'s, 'd, P> {
     /// The last block of the operation log, and those that were begun after it.
     log: Vec<LogBlock>,
     operations: u64,
+    /// The sender who made or changed the content of an object, or took a name from it.
+    senders: BTreeMap<Inode, (u128, u32)>,
     seq_before: Seq,
+    generation: Generation,
+    blocks_max: usize,
     _turn: RankedGuard<'s, ()>,
 }
 
 impl<P: Present> Share<P> {
     /// Begins a transaction. Another one waits until this one ends.
-    pub fn begin<'d>(&self, wait: Wait) -> Transaction<'_, 'd, P> {
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Unusable`.
+    pub fn begin<'d>(&self, wait: Wait) -> Result<Transaction<'_, 'd, P>> {
         self.begin_in(self.turn.lock(), wait)
     }
 
     /// Begins a transaction, unless one is under way.
-    pub fn try_begin<'d>(&self, wait: Wait) -> Option<Transaction<'_, 'd, P>> {
-        Some(self.begin_in(self.turn.try_lock()?, wait))
+    ///
+    /// # Errors
+    /// As [`Share::begin`].
+    pub fn try_begin<'d>(&self, wait: Wait) -> Result<Option<Transaction<'_, 'd, P>>> {
+        self.turn.try_lock().map(|turn| self.begin_in(turn, wait)).transpose()
     }
 
-    fn begin_in<'s, 'd>(&'s self, turn: RankedGuard<'s, ()>, wait: Wait) -> Transaction<'s, 'd, P> {
-        let last = self.settled.read().last.clone();
+    fn begin_in<'s, 'd>(
+        &'s self,
+        turn: RankedGuard<'s, ()>,
+        wait: Wait,
+    ) -> Result<Transaction<'s, 'd, P>> {
+        let settled = self.settled.read();
+        require(settled.usable != Usable::Not, ErrorKind::Unusable)?;
+        require(settled.usable == Usable::All, ErrorKind::ReadOnly)?;
+        let (last, incarnation) = (settled.last.clone(), settled.incarnation);
+        drop(settled);
         let floors = last.state.free.map(|free| free.height);
-        Transaction {
+        let seq_before = self.present.seq();
+        Ok(Transaction {
             share: self,
             moment: self.moment(wait),
-            changes: Changes::new(last.state, floors),
+            changes: Changes::new(State { incarnation, ..last.state }, floors),
             log: vec![last],
             operations: 0,
-            seq_before: self.present.seq(),
+            senders: BTreeMap::new(),
+            seq_before,
+            generation: generation(incarnation, seq_before),
+            blocks_max: self.present.whole_blocks_max(),
             _turn: turn,
-        }
+        })
     }
 }
 
@@ -96,25 +119,35 @@ impl<'s, 'd, P: Present> Transaction<'s, 'd, P> {
         data_blocks: usize,
         change: impl FnOnce(&mut Work<'_, '_, 'd>) -> Result<(T, Option<Operation<'n>>)>,
     ) -> Result<T> {
-        require(data_blocks + UPDATE_BLOCKS_MAX < WRITE_BLOCKS_MAX, ErrorKind::Invalid)?;
+        require(data_blocks + UPDATE_BLOCKS_MAX < self.blocks_max, ErrorKind::Invalid)?;
         let blocks = self.changes.blocks() + self.log.len() + data_blocks + UPDATE_BLOCKS_MAX;
-        require(blocks <= WRITE_BLOCKS_MAX, ErrorKind::TransactionFull)?;
+        require(blocks <= self.blocks_max, ErrorKind::TransactionFull)?;
         let mut state = self.changes.state;
         state.operation += 1;
-        state.time = caller.now.max(WallTime::from_nanos(state.time.as_nanos() + 1));
+        let next = WallTime::from_nanos(state.time.as_nanos() + 1);
+        require(next <= TIME_MAX && state.operation <= 1 << 62, ErrorKind::NoSpace)?;
+        state.time = caller.now.min(CLOCK_MAX).max(next);
         let mut work = Work {
             layer: Layered::new(&*self, Changes::new(state, self.changes.floors)),
             user: caller.user,
+            now: caller.now,
             time: state.time,
             operation: state.operation,
-            generation: Generation(self.seq_before.0 + 1),
+            generation: self.generation,
+            touched: Vec::new(),
         };
         let (value, operation) = change(&mut work)?;
-        let changes = work.layer.changes;
+        let Work { layer: Layered { changes, .. }, touched, .. } = work;
+        debug_assert!(changes.blocks() <= data_blocks + UPDATE_BLOCKS_MAX, "more than expected");
         if let Some(operation) = operation {
+            let sender = (caller.client, caller.user.uid);
+            let is_theirs = |inode| self.senders.get(inode).is_some_and(|own| *own != sender);
+            require(!touched.iter().any(is_theirs), ErrorKind::TransactionFull)?;
+            self.senders.extend(touched.into_iter().map(|inode| (inode, sender)));
             let origin = origin(caller);
+            let incarnation = self.changes.state.incarnation;
             let seq_before = self.seq_before;
-            self.append(&Operation { origin, seq_before, ..operation });
+            self.append(&Operation { origin, incarnation, seq_before, ..operation });
             self.changes.absorb(changes);
             self.operations += 1;
         }
@@ -136,7 +169,8 @@ impl<'s, 'd, P: Present> Transaction<'s, 'd, P> {
     /// Writes all of it; the seq of the volume after it.
     ///
     /// # Errors
-    /// `Storage`: nothing of it was written.
+    /// Those of [`Present::write_whole`], and of reading the root, which is written again at times;
+    /// `TransactionFull` if the volume takes less than it said. The share is as it was before.
     pub fn commit(mut self) -> Result<Seq> {
         if self.operations == 0 {
             return Ok(self.seq_before);
@@ -146,28 +180,26 @@ impl<'s, 'd, P: Present> Transaction<'s, 'd, P> {
         let last = last.clone();
         let mut root = self.share.root;
         root.log_hint = last.number / HINT_BLOCKS * HINT_BLOCKS;
-        let encoded = self.encode(&root);
+        let encoded = self.encode(&root)?;
         let writes: Vec<BlockWrite<'_>> = write_of_each(self.changes.extents(), &encoded);
-        assert!(writes.len() <= WRITE_BLOCKS_MAX, "updates were counted");
+        require(blocks_of(&writes) <= self.blocks_max as u64, ErrorKind::TransactionFull)?;
         let mut settled = self.share.settled.write();
         let seq = self.share.present.write_whole(&writes)?;
-        let mut has_holes = false;
-        for (first, piece) in self.changes.extents().iter() {
-            if let Piece::Zero(count) = piece {
-                self.share.cache.forget(first, *count);
-                has_holes = true;
+        // Inodes and nodes, which alone are in the cache, are freed one by one.
+        for (block, piece) in self.changes.extents().iter() {
+            if matches!(piece, Piece::Zero(1)) {
+                self.share.cache.forget(block);
             }
         }
         for (block, meta) in self.changes.metas() {
             self.share.cache.insert(block, meta.clone());
         }
-        let holes_made = settled.holes_made + u64::from(has_holes);
-        *settled = Settled { root, last, holes_made };
+        (settled.root, settled.last) = (root, last);
         Ok(seq)
     }
 
     /// The blocks of structures that changed, as bytes.
-    fn encode(&self, root: &ShareRoot) -> Extents<'d> {
+    fn encode(&self, root: &ShareRoot) -> Result<Extents<'d>> {
         let mut encoded = Extents::default();
         for (block, meta) in self.changes.metas() {
             encoded.insert(block, Piece::Owned(meta.encode(root.address(block))));
@@ -178,10 +210,22 @@ impl<'s, 'd, P: Present> Transaction<'s, 'd, P> {
         }
         let first = self.log.first().expect("a log has a last block").number;
         if root.log_hint > first {
-            encoded.insert(ROOT_BLOCK, Piece::Owned(root.encode()));
+            let mut bytes = Box::new([0; BLOCK_BYTES]);
+            self.share.present.read(ROOT_BLOCK, &mut bytes[..], Wait::May)?;
+            ShareRoot::set_log_hint(&mut bytes, root.log_hint);
+            encoded.insert(ROOT_BLOCK, Piece::Owned(bytes));
         }
-        encoded
+        Ok(encoded)
     }
+}
+
+/// As how many blocks the volume counts all of these.
+fn blocks_of(writes: &[BlockWrite<'_>]) -> u64 {
+    let blocks = writes.iter().map(|write| match write {
+        BlockWrite::Data { bytes, .. } => (bytes.len() / BLOCK_BYTES) as u64,
+        BlockWrite::Zero { block, count } => hole_parts(*block, *count),
+    });
+    blocks.sum()
 }
 
 /// All pieces of both, which do not overlap.
@@ -235,6 +279,7 @@ impl Work<'_, '_, '_> {
             procedure,
             number: self.operation,
             time: self.time,
+            incarnation: 0,
             seq_before: Seq::ZERO,
             origin: Origin::default(),
             object,
@@ -242,6 +287,7 @@ impl Work<'_, '_, '_> {
             target: None,
             range: None,
             before: None,
+            cause: None,
             name: &[],
             new_name: &[],
         }

@@ -46,7 +46,7 @@ pub trait Tree: Source + Sized {
     /// # Errors
     /// See the trait.
     fn top(&self) -> Result<FileId> {
-        Ok(Attributes::of(Inode::ROOT, &*self.named(Inode::ROOT)?).id)
+        Ok(Attributes::of(Inode::ROOT, &*self.known(Inode::ROOT)?).id)
     }
 
     /// The attributes of an object.
@@ -87,10 +87,11 @@ pub trait Tree: Source + Sized {
             b".." => parent.parent,
             _ => {
                 let found = directory::find(self, id.inode, &parent, FileName::new(name)?)?;
-                found.ok_or(Error::from(ErrorKind::NotFound))?.inode
+                let object = found.ok_or(Error::from(ErrorKind::NotFound))?.object;
+                return Ok(Attributes::of(object.inode, &*self.named(object)?));
             }
         };
-        Ok(Attributes::of(inode, &*self.named(inode)?))
+        Ok(Attributes::of(inode, &*self.known(inode)?))
     }
 
     /// Reads a file into a buffer.
@@ -144,7 +145,11 @@ pub trait Tree: Source + Sized {
         }
         let from = cookie.saturating_add(1);
         directory::for_each_from(self, id.inode, &inode, from, &mut |entry| {
-            tell(Listed { cookie: entry.key, inode: entry.inode, name: entry.name.as_bytes() })
+            tell(Listed {
+                cookie: entry.key,
+                inode: entry.object.inode,
+                name: entry.name.as_bytes(),
+            })
         })
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use format::share::directory::Entries;
-use format::share::inode::{Content, FileKind, InodeBlock, LINKS_MAX};
+use format::share::directory::{Entries, EntryObject};
+use format::share::inode::{Content, FileKind, InodeBlock};
 use units::{BLOCK_BYTES, FileId, FileName, Generation, Inode, WallTime};
 
 use crate::allocation::{allocate_inode, free_inode};
@@ -15,18 +15,25 @@ use crate::layered::Layered;
 use crate::permission::{Credentials, EXECUTE, WRITE, may_take_from, permits};
 use crate::source::Source;
 
+/// Links that a file has at most.
+pub const LINKS_MAX: u32 = 65_000;
+
 /// An update under way.
 pub struct Work<'u, 'b, 'd> {
     /// Its changes over the transaction.
     pub layer: Layered<'b, 'd>,
     /// The user who asks for it.
     pub user: &'u Credentials,
-    /// The time of its changes.
+    /// The time by the clock.
+    pub now: WallTime,
+    /// The time of its changes, which rises.
     pub time: WallTime,
     /// Its number.
     pub operation: u64,
     /// The generation of what it makes.
     pub generation: Generation,
+    /// Objects that it makes, whose content it changes, or that it takes a name from.
+    pub touched: Vec<Inode>,
 }
 
 /// An entry, and the object that it names.
@@ -40,7 +47,7 @@ pub struct Named {
 impl Named {
     /// The object's number and generation.
     pub fn id(&self) -> FileId {
-        FileId { inode: self.found.inode, generation: self.inode.generation }
+        FileId { inode: self.found.object.inode, generation: self.inode.generation }
     }
 }
 
@@ -67,7 +74,7 @@ impl<'b, 'd> Work<'_, 'b, 'd> {
         name: FileName<'_>,
     ) -> Result<Option<Named>> {
         let Some(found) = find(&self.layer, id.inode, directory, name)? else { return Ok(None) };
-        Ok(Some(Named { found, inode: self.layer.named(found.inode)? }))
+        Ok(Some(Named { found, inode: self.layer.named(found.object)? }))
     }
 
     /// Fails unless the user may change the entries of a directory.
@@ -92,7 +99,7 @@ impl<'b, 'd> Work<'_, 'b, 'd> {
     /// # Errors
     /// Those of reading.
     pub fn inode(&self, inode: Inode) -> Result<InodeBlock> {
-        Ok(Arc::unwrap_or_clone(self.layer.named(inode)?))
+        Ok(Arc::unwrap_or_clone(self.layer.known(inode)?))
     }
 
     /// Puts an inode back, of which anything changed.
@@ -104,7 +111,7 @@ impl<'b, 'd> Work<'_, 'b, 'd> {
 
     /// Puts an inode back, of which the content changed.
     pub fn put_modified(&mut self, number: Inode, mut inode: InodeBlock) {
-        inode.modified = self.time;
+        inode.modified = self.now;
         self.put(number, inode);
     }
 
@@ -128,6 +135,7 @@ impl<'b, 'd> Work<'_, 'b, 'd> {
         parent: (Inode, &InodeBlock),
     ) -> Result<(FileId, InodeBlock)> {
         let inode = allocate_inode(&mut self.layer)?;
+        self.touched.push(inode);
         let is_directory = kind == FileKind::Directory;
         let has_group = parent.1.mode & 0o2000 != 0;
         let inherited = if has_group && is_directory { 0o2000 } else { 0 };
@@ -140,10 +148,10 @@ impl<'b, 'd> Work<'_, 'b, 'd> {
             gid: if has_group { parent.1.gid } else { self.user.gid },
             size: if is_directory { BLOCK_BYTES } else { 0 },
             used: 0,
-            accessed: self.time,
-            modified: self.time,
+            accessed: self.now,
+            modified: self.now,
             changed: self.time,
-            created: self.time,
+            created: self.now,
             parent: if is_directory { parent.0 } else { Inode(0) },
             entries: 0,
             verifier: None,
@@ -162,16 +170,10 @@ impl<'b, 'd> Work<'_, 'b, 'd> {
     ///
     /// # Errors
     /// `TooManyLinks`, `NoSpace`; those of reading.
-    pub fn add(
-        &mut self,
-        directory: Inode,
-        name: FileName<'_>,
-        object: Inode,
-        kind: FileKind,
-    ) -> Result<()> {
+    pub fn add(&mut self, directory: Inode, name: FileName<'_>, object: EntryObject) -> Result<()> {
         let mut parent = self.inode(directory)?;
         self.entries(directory, &mut parent).add(name, object)?;
-        if kind == FileKind::Directory {
+        if object.kind == FileKind::Directory {
             add_link(&mut parent)?;
         }
         self.put_modified(directory, parent);
@@ -197,6 +199,7 @@ impl<'b, 'd> Work<'_, 'b, 'd> {
     /// # Errors
     /// Those of reading.
     pub fn unlink(&mut self, number: Inode) -> Result<()> {
+        self.touched.push(number);
         let mut inode = self.inode(number)?;
         if inode.kind == FileKind::Directory || inode.links <= 1 {
             free(&mut self.layer, &mut inode)?;
@@ -213,7 +216,8 @@ impl<'b, 'd> Work<'_, 'b, 'd> {
 /// # Errors
 /// `TooManyLinks`.
 pub fn add_link(inode: &mut InodeBlock) -> Result<()> {
-    require(inode.links < LINKS_MAX, ErrorKind::TooManyLinks)?;
+    let most = if inode.kind == FileKind::Directory { u32::MAX } else { LINKS_MAX };
+    require(inode.links < most, ErrorKind::TooManyLinks)?;
     inode.links += 1;
     Ok(())
 }

@@ -5,10 +5,11 @@
 //! 2. The keys of the children of an inner node rise strictly; each is a lower bound of all keys
 //!    below its child, and below the next.
 
-use units::{FileName, Inode};
+use units::{FileName, Generation, Inode};
 
 use crate::error::{Place, Result};
 use crate::field::{get, put, verify_zero_bytes};
+use crate::share::inode::{FileKind, InodeBlock};
 use crate::share::name_hash::KEYS_OF_A_HASH;
 use crate::share::place::{BLOCK_BYTES, ShareAddress, is_slab};
 
@@ -31,10 +32,10 @@ pub mod layout {
     /// An entry but for its name.
     pub const ENTRY_BYTES: usize = 17;
     pub(crate) const KEY: Field = Field::new("key", 0, 8);
-    pub(crate) const INODE: Field = Field::new("inode", 8, 8);
+    pub(crate) const OBJECT: Field = Field::new("object", 8, 8);
     pub(crate) const NAME_BYTES: Field = Field::new("name_bytes", 16, 1);
     /// In order.
-    pub const ENTRY_FIELDS: &[Field] = &[KEY, INODE, NAME_BYTES];
+    pub const ENTRY_FIELDS: &[Field] = &[KEY, OBJECT, NAME_BYTES];
     const _: () = assert!(tile(ENTRY_FIELDS, ENTRY_BYTES));
 
     /// A child.
@@ -56,13 +57,57 @@ pub const ENTRY_BYTES: usize = layout::ENTRY_BYTES;
 /// Levels of a directory: more would hold more entries than there are inodes times links.
 pub const NODE_LEVELS_MAX: u8 = 8;
 
+/// Bits of the number of an inode, and of its kind; those of its generation are above.
+const INODE_BITS: u32 = Inode::END.0.trailing_zeros();
+const KIND_BITS: u32 = 3;
+const GENERATION_BITS: u32 = 64 - INODE_BITS - KIND_BITS;
+
+/// The object that an entry names, with so much of it that another one is told from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryObject {
+    /// Its inode.
+    pub inode: Inode,
+    /// Its kind.
+    pub kind: FileKind,
+    /// The lowest 27 bits of its generation.
+    pub generation: u32,
+}
+
+impl EntryObject {
+    /// The object that has an inode.
+    pub fn of(inode: Inode, kind: FileKind, generation: Generation) -> EntryObject {
+        EntryObject {
+            inode,
+            kind,
+            generation: (generation.0 & ((1 << GENERATION_BITS) - 1)) as u32,
+        }
+    }
+
+    /// Whether it is that of a block of its inode.
+    pub fn is(&self, inode: &InodeBlock) -> bool {
+        *self == EntryObject::of(self.inode, inode.kind, inode.generation)
+    }
+
+    fn to_bits(self) -> u64 {
+        let above = (self.kind as u64) | u64::from(self.generation) << KIND_BITS;
+        self.inode.0 | above << INODE_BITS
+    }
+
+    fn from_bits(bits: u64) -> Option<EntryObject> {
+        let inode = Inode(bits & (Inode::END.0 - 1));
+        let kind = FileKind::from_number((bits >> INODE_BITS) as u8 & ((1 << KIND_BITS) - 1))?;
+        let generation = (bits >> (INODE_BITS + KIND_BITS)) as u32;
+        (inode.0 != 0).then_some(EntryObject { inode, kind, generation })
+    }
+}
+
 /// One entry of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// Its key: the cookie of READDIR.
     pub key: u64,
-    /// The inode that it names.
-    pub inode: Inode,
+    /// The object that it names.
+    pub object: EntryObject,
     /// The name.
     pub name: FileName<'a>,
 }
@@ -89,9 +134,9 @@ impl Entries {
             };
             let key = get(entry, layout::KEY);
             place.require((least..1 << 63).contains(&key), "keys that rise", key)?;
-            let inode = Inode(get(entry, layout::INODE));
-            let is_inode = inode.0 != 0 && inode < Inode::END;
-            place.require(is_inode, "the number of an inode", inode)?;
+            let object = get(entry, layout::OBJECT);
+            let is_object = EntryObject::from_bits(object).is_some();
+            place.require(is_object, "an inode and its kind", object)?;
             let name = FileName::new(&entry[layout::ENTRY_BYTES..]);
             place.require(name.is_ok(), "a name", "bytes that are none")?;
             least = key + 1;
@@ -122,10 +167,13 @@ impl Entries {
         EntryIter { rest: &self.bytes[self.seek(key)..] }
     }
 
-    /// Adds an entry. The caller has seen that its key is free.
-    pub fn insert(&mut self, entry: Entry<'_>) {
+    /// Adds an entry, unless its key is taken; whether it did.
+    #[must_use]
+    pub fn insert(&mut self, entry: Entry<'_>) -> bool {
         let at = self.seek(entry.key);
-        assert!(self.from(entry.key).next().is_none_or(|next| next.key != entry.key));
+        if self.from(entry.key).next().is_some_and(|next| next.key == entry.key) {
+            return false;
+        }
         let name = entry.name.as_bytes();
         let length = layout::ENTRY_BYTES + name.len();
         let end = self.bytes.len();
@@ -133,10 +181,11 @@ impl Entries {
         self.bytes.copy_within(at..end, at + length);
         let slot = &mut self.bytes[at..at + length];
         put(slot, layout::KEY, entry.key);
-        put(slot, layout::INODE, entry.inode.0);
+        put(slot, layout::OBJECT, entry.object.to_bits());
         put(slot, layout::NAME_BYTES, name.len() as u64);
         slot[layout::ENTRY_BYTES..].copy_from_slice(name);
         self.count += 1;
+        true
     }
 
     /// Takes the entry with that key away; whether it was there.
@@ -189,6 +238,9 @@ impl Entries {
     }
 }
 
+/// Why bytes of entries are what they should be.
+const VERIFIED: &str = "entries were verified, or are ours";
+
 /// Entries, one after the other.
 #[derive(Clone, Debug)]
 pub struct EntryIter<'a> {
@@ -205,8 +257,8 @@ impl<'a> Iterator for EntryIter<'a> {
         self.rest = rest;
         Some(Entry {
             key: get(head, layout::KEY),
-            inode: Inode(get(head, layout::INODE)),
-            name: FileName::new(name).expect("names were verified, or were names"),
+            object: EntryObject::from_bits(get(head, layout::OBJECT)).expect(VERIFIED),
+            name: FileName::new(name).expect(VERIFIED),
         })
     }
 }
@@ -293,7 +345,7 @@ impl DirectoryNode {
         let directory = Inode(get(b, layout::DIRECTORY));
         let is_inode = directory.0 != 0 && directory < Inode::END;
         place.require(is_inode, "the number of an inode", directory)?;
-        verify_zero_bytes(place, &b[layout::ZERO.offset..layout::BYTES], layout::ZERO.offset)?;
+        address.verify_spare(place, &b[layout::ZERO.offset..layout::BYTES], layout::ZERO.offset)?;
         let count = get(b, layout::COUNT) as usize;
         let length = get(b, layout::CONTENT_BYTES) as usize;
         place.require(length <= NODE_BYTES_MAX, "content_bytes of at most 4064", length)?;

@@ -40,7 +40,10 @@ pub mod layout {
     pub(crate) const OPERATION: Field = Field::new("operation", 120, 8);
     pub(crate) const SLABS: Field = Field::new("slabs", 128, 136);
     pub(crate) const INLINE_BYTES: Field = Field::new("inline_bytes", 264, 2);
-    pub(crate) const ZERO: Field = Field::new("zero", 266, 246);
+    pub(crate) const ZERO: Field = Field::new("zero", 266, 6);
+    pub(crate) const EXTENDED: Field = Field::new("extended", 272, 8);
+    pub(crate) const PRIMARY: Field = Field::new("primary", 280, 72);
+    pub(crate) const REST: Field = Field::new("zero", 352, 160);
     pub(crate) const INLINE: Field = Field::new("inline", 512, 3584);
     /// In order.
     pub const FIELDS: &[Field] = &[
@@ -66,6 +69,9 @@ pub mod layout {
         SLABS,
         INLINE_BYTES,
         ZERO,
+        EXTENDED,
+        PRIMARY,
+        REST,
         INLINE,
     ];
     const _: () = assert!(tile(FIELDS, BYTES));
@@ -74,8 +80,8 @@ pub mod layout {
 const MAGIC: &[u8; 4] = b"HSIN";
 /// Bytes of content that fit in.
 pub const INLINE_BYTES_MAX: usize = layout::INLINE.bytes;
-/// Links that an object has at most.
-pub const LINKS_MAX: u32 = 65_000;
+/// Entries that a directory has at most: names of all inodes, with all their links.
+const ENTRIES_END: u64 = 1 << 50;
 /// Bytes of what a symbolic link holds at most.
 pub const SYMLINK_BYTES_MAX: u64 = 4095;
 /// Permissions, and the bits for setuid, setgid and sticky.
@@ -267,7 +273,7 @@ impl InodeBlock {
             verifier: (flags & HAS_VERIFIER != 0).then_some(verifier),
             device: (device as u32, (device >> 32) as u32),
             operation: get(b, layout::OPERATION),
-            content: decode_content(place, b, kind, flags & IN_SLABS != 0)?,
+            content: decode_content(address, b, kind, flags & IN_SLABS != 0)?,
         };
         let has_verifier = inode.verifier.is_some();
         place.require(has_verifier || verifier == [0; 8], "no verifier", "one without flag")?;
@@ -281,8 +287,7 @@ impl InodeBlock {
         place.require_countable("operation", self.operation)?;
         place.require(self.generation.0 > 0, "a generation", 0)?;
         place.require(self.mode & !MODE_BITS == 0, "a mode of 12 bits", self.mode)?;
-        let links = self.links;
-        place.require((1..=LINKS_MAX).contains(&links), "1 to 65000 links", links)?;
+        place.require(self.links > 0, "links", self.links)?;
         let has_parent = self.parent.0 != 0 && self.parent < Inode::END;
         place.require(has_parent == is_directory, "a parent of directories", self.parent)?;
         place.require(is_directory || self.entries == 0, "no entries", self.entries)?;
@@ -314,7 +319,11 @@ impl InodeBlock {
                 };
                 place.require(slabs.iter().enumerate().all(fits), "slabs of its size", size)
             }
-            Content::Tree(block) => place.require(is_slab(0, *block), "a block of data", block),
+            Content::Tree(block) => {
+                let are_some = (1..ENTRIES_END).contains(&self.entries);
+                place.require(are_some, "1 to 2^50 - 1 entries of a tree", self.entries)?;
+                place.require(is_slab(0, *block), "a block of data", block)
+            }
             Content::None => Ok(()),
         }
     }
@@ -324,9 +333,15 @@ fn slab_field(level: usize) -> Field {
     Field::new("slab", layout::SLABS.offset + level * 8, 8)
 }
 
-fn decode_content(place: Place, b: &[u8], kind: FileKind, in_slabs: bool) -> Result<Content> {
-    let zero = &b[layout::ZERO.offset..layout::ZERO.end()];
-    verify_zero_bytes(place, zero, layout::ZERO.offset)?;
+fn decode_content(
+    address: ShareAddress,
+    b: &[u8],
+    kind: FileKind,
+    in_slabs: bool,
+) -> Result<Content> {
+    let place = address.place("inode");
+    let spare = layout::ZERO.offset..layout::REST.end();
+    address.verify_spare(place, &b[spare.clone()], spare.start)?;
     let length = get(b, layout::INLINE_BYTES) as usize;
     let is_short = length <= INLINE_BYTES_MAX && !(in_slabs && length > 0);
     place.require(is_short, "inline_bytes that fit", length)?;

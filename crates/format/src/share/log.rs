@@ -17,7 +17,7 @@ pub mod layout {
     use crate::field::{Field, tile};
 
     /// A block of the log but for its records.
-    pub const BYTES: usize = 352;
+    pub const BYTES: usize = 512;
     pub(crate) const BEGIN: Field = Field::new("begin", 0, 16);
     pub(crate) const NUMBER: Field = Field::new("number", 16, 8);
     pub(crate) const OPERATION: Field = Field::new("operation", 24, 8);
@@ -27,9 +27,30 @@ pub mod layout {
     pub(crate) const RECORDS_BYTES: Field = Field::new("records_bytes", 56, 2);
     pub(crate) const ZERO: Field = Field::new("zero", 58, 6);
     pub(crate) const STACKS: Field = Field::new("stacks", 64, 288);
+    pub(crate) const INCARNATION: Field = Field::new("incarnation", 352, 8);
+    pub(crate) const LOG_FIRST: Field = Field::new("log_first", 360, 8);
+    pub(crate) const QUOTA_BLOCKS: Field = Field::new("quota_blocks", 368, 8);
+    pub(crate) const QUOTA_INODES: Field = Field::new("quota_inodes", 376, 8);
+    pub(crate) const REPAIR: Field = Field::new("repair", 384, 8);
+    pub(crate) const REST: Field = Field::new("zero", 392, 120);
     /// In order.
-    pub const FIELDS: &[Field] =
-        &[BEGIN, NUMBER, OPERATION, TIME, USED, INODES, RECORDS_BYTES, ZERO, STACKS];
+    pub const FIELDS: &[Field] = &[
+        BEGIN,
+        NUMBER,
+        OPERATION,
+        TIME,
+        USED,
+        INODES,
+        RECORDS_BYTES,
+        ZERO,
+        STACKS,
+        INCARNATION,
+        LOG_FIRST,
+        QUOTA_BLOCKS,
+        QUOTA_INODES,
+        REPAIR,
+        REST,
+    ];
     const _: () = assert!(tile(FIELDS, BYTES));
 
     /// A stack in `stacks`.
@@ -47,6 +68,11 @@ pub const RECORDS_BYTES_MAX: usize = BLOCK_BYTES - layout::BYTES;
 /// Levels by which the slab that a run of free slabs is made of is above them: 1,024 slabs.
 pub const RUN_LEVELS: usize = 5;
 
+/// The latest time that a clock is believed.
+pub const CLOCK_MAX: WallTime = WallTime::from_nanos(1 << 63);
+/// The latest time of a change: each operation is one nanosecond later at least.
+pub const TIME_MAX: WallTime = WallTime::from_nanos((1 << 63) + (1 << 62));
+
 /// Free numbers of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FreeNumbers {
@@ -60,6 +86,10 @@ pub struct FreeNumbers {
 /// What changes with every operation: counters, and which numbers are free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
+    /// A random number of the opening that the last operation was done in.
+    pub incarnation: u64,
+    /// The first block of the log that is kept.
+    pub log_first: u64,
     /// The number of the last operation.
     pub operation: u64,
     /// The last time that was given to a change.
@@ -78,7 +108,7 @@ impl State {
         let mut free = [FreeNumbers::default(); STACKS];
         free[0].next = Inode::ROOT.0;
         free[LEVELS].next = DATA_FIRST;
-        State { operation: 0, time, used: 0, inodes: 0, free }
+        State { incarnation: 0, log_first: 0, operation: 0, time, used: 0, inodes: 0, free }
     }
 
     /// Whether the run of a level is used up.
@@ -90,10 +120,12 @@ impl State {
     fn verify(&self, place: Place) -> Result<()> {
         place.require_countable("operation", self.operation)?;
         place.require(self.used <= VOLUME_BLOCKS, "a used that fits", self.used)?;
+        place.require(self.time <= TIME_MAX, "a time at most 2^63 + 2^62", self.time.as_nanos())?;
         let inodes = self.free[0];
-        place.require(self.inodes <= Inode::END.0, "inodes that fit", self.inodes)?;
         let is_inode = (Inode::ROOT.0..=Inode::END.0).contains(&inodes.next);
         place.require(is_inode && inodes.height < inodes.next, "free inodes", inodes.next)?;
+        let are_there = self.inodes < inodes.next - inodes.height;
+        place.require(are_there, "no more inodes than were given out", self.inodes)?;
         for (level, free) in self.free[1..].iter().enumerate() {
             let is_place = (DATA_FIRST..=VOLUME_BLOCKS).contains(&free.next)
                 && free.next.is_multiple_of(slab_blocks(level))
@@ -161,6 +193,8 @@ impl LogBlock {
         let b = &mut bytes[..];
         put(b, layout::NUMBER, self.number);
         put(b, layout::OPERATION, self.state.operation);
+        put(b, layout::INCARNATION, self.state.incarnation);
+        put(b, layout::LOG_FIRST, self.state.log_first);
         put(b, layout::TIME, self.state.time.as_nanos());
         put(b, layout::USED, self.state.used);
         put(b, layout::INODES, self.state.inodes);
@@ -186,6 +220,8 @@ impl LogBlock {
         place.require_countable("block of the log", number)?;
         place.require(log_block(number) == address.block, "a number that is here", number)?;
         let state = State {
+            incarnation: get(b, layout::INCARNATION),
+            log_first: get(b, layout::LOG_FIRST),
             operation: get(b, layout::OPERATION),
             time: WallTime::from_nanos(get(b, layout::TIME)),
             used: get(b, layout::USED),
@@ -196,8 +232,14 @@ impl LogBlock {
             }),
         };
         state.verify(place)?;
-        let zero = &b[layout::ZERO.offset..layout::ZERO.end()];
-        verify_zero_bytes(place, zero, layout::ZERO.offset)?;
+        place.require(state.log_first <= number, "a log_first before it", state.log_first)?;
+        address.verify_spare(
+            place,
+            &b[layout::ZERO.offset..layout::STACKS.offset],
+            layout::ZERO.offset,
+        )?;
+        let spare = layout::QUOTA_BLOCKS.offset..layout::REST.end();
+        address.verify_spare(place, &b[spare.clone()], spare.start)?;
         let length = get(b, layout::RECORDS_BYTES) as usize;
         place.require(length <= RECORDS_BYTES_MAX, "records_bytes that fit", length)?;
         let (records, rest) = b[layout::BYTES..].split_at(length);

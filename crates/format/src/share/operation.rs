@@ -11,7 +11,7 @@ pub mod layout {
     use crate::field::{Field, tile};
 
     /// A record but for its parts and names.
-    pub const BYTES: usize = 104;
+    pub const BYTES: usize = 112;
     pub(crate) const RECORD_BYTES: Field = Field::new("record_bytes", 0, 2);
     pub(crate) const PROCEDURE: Field = Field::new("procedure", 2, 1);
     pub(crate) const PARTS: Field = Field::new("parts", 3, 1);
@@ -29,6 +29,7 @@ pub mod layout {
     pub(crate) const ZERO: Field = Field::new("zero", 70, 2);
     pub(crate) const OBJECT: Field = Field::new("object", 72, 16);
     pub(crate) const OTHER: Field = Field::new("other", 88, 16);
+    pub(crate) const INCARNATION: Field = Field::new("incarnation", 104, 8);
     /// In order.
     pub const FIELDS: &[Field] = &[
         RECORD_BYTES,
@@ -48,6 +49,7 @@ pub mod layout {
         ZERO,
         OBJECT,
         OTHER,
+        INCARNATION,
     ];
     const _: () = assert!(tile(FIELDS, BYTES));
 
@@ -83,50 +85,74 @@ const PART_BYTES: usize = 16;
 const HAS_RANGE: u8 = 1;
 const HAS_TARGET: u8 = 2;
 const HAS_BEFORE: u8 = 4;
+const HAS_CAUSE: u8 = 8;
 /// Bytes of the longest record.
 pub const RECORD_BYTES_MAX: usize =
-    layout::BYTES + 3 * PART_BYTES + layout::BEFORE_BYTES + 2 * units::FILE_NAME_BYTES_MAX;
+    layout::BYTES + 4 * PART_BYTES + layout::BEFORE_BYTES + 2 * units::FILE_NAME_BYTES_MAX;
 
-/// What was done; the numbers are those of NFSv3.
+/// What was done; the numbers are those of NFSv3, and from 128 on our own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Procedure {
-    /// SETATTR, or CREATE of a file that was there.
-    SetAttributes = 2,
+    /// SETATTR.
+    SetAttributes,
     /// WRITE.
-    Write = 7,
+    Write,
     /// CREATE.
-    Create = 8,
+    Create,
     /// MKDIR.
-    MakeDirectory = 9,
+    MakeDirectory,
     /// SYMLINK.
-    MakeSymlink = 10,
+    MakeSymlink,
     /// MKNOD.
-    MakeNode = 11,
+    MakeNode,
     /// REMOVE.
-    Remove = 12,
+    Remove,
     /// RMDIR.
-    RemoveDirectory = 13,
+    RemoveDirectory,
     /// RENAME.
-    Rename = 14,
+    Rename,
     /// LINK.
-    Link = 15,
+    Link,
+    /// What a repair does.
+    Repair,
+    /// What a restore does.
+    Restore,
+    /// What an import does.
+    Import,
+    /// One that this program does not know.
+    Other(u8),
 }
 
+/// Those that are known, by number.
+const PROCEDURES: [(u8, Procedure); 13] = [
+    (2, Procedure::SetAttributes),
+    (7, Procedure::Write),
+    (8, Procedure::Create),
+    (9, Procedure::MakeDirectory),
+    (10, Procedure::MakeSymlink),
+    (11, Procedure::MakeNode),
+    (12, Procedure::Remove),
+    (13, Procedure::RemoveDirectory),
+    (14, Procedure::Rename),
+    (15, Procedure::Link),
+    (128, Procedure::Repair),
+    (129, Procedure::Restore),
+    (130, Procedure::Import),
+];
+
 impl Procedure {
-    fn from_number(number: u8) -> Option<Procedure> {
-        Some(match number {
-            2 => Procedure::SetAttributes,
-            7 => Procedure::Write,
-            8 => Procedure::Create,
-            9 => Procedure::MakeDirectory,
-            10 => Procedure::MakeSymlink,
-            11 => Procedure::MakeNode,
-            12 => Procedure::Remove,
-            13 => Procedure::RemoveDirectory,
-            14 => Procedure::Rename,
-            15 => Procedure::Link,
-            _ => return None,
-        })
+    fn from_number(number: u8) -> Procedure {
+        let found = PROCEDURES.iter().find(|(own, _)| *own == number);
+        found.map_or(Procedure::Other(number), |(_, procedure)| *procedure)
+    }
+
+    /// Its number.
+    pub fn number(self) -> u8 {
+        if let Procedure::Other(number) = self {
+            return number;
+        }
+        let found = PROCEDURES.iter().find(|(_, own)| *own == self);
+        found.expect("each has a number").0
     }
 }
 
@@ -179,6 +205,15 @@ pub struct Target {
     pub victim: Option<FileId>,
 }
 
+/// Why an operation was done: a repair, a restore or an import, and its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// The kind of the reason.
+    pub kind: u8,
+    /// The number of that.
+    pub number: u64,
+}
+
 /// The record of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation<'a> {
@@ -186,6 +221,9 @@ pub struct Operation<'a> {
     pub procedure: Procedure,
     /// Rises by one from each to the next.
     pub number: u64,
+    /// A random number of the opening that it was done in: numbers may repeat, after a revert or a
+    /// crash, and not in one opening.
+    pub incarnation: u64,
     /// The time that it gave to what it changed.
     pub time: WallTime,
     /// The seq of the volume before the transaction that it is in.
@@ -198,10 +236,13 @@ pub struct Operation<'a> {
     pub other: Option<FileId>,
     /// The rest of a RENAME.
     pub target: Option<Target>,
-    /// First byte and length of a WRITE; new size, and 0, of a SETATTR that has one.
+    /// First byte and length of a WRITE; new size, and 0, of a SETATTR or CREATE that sets one.
     pub range: Option<(u64, u64)>,
-    /// Of the file that was written or set; of what lost a name by REMOVE, RMDIR or RENAME.
+    /// Of the file that was written, set, or created though it was there; of what lost a name by
+    /// REMOVE, RMDIR or RENAME.
     pub before: Option<Before>,
+    /// The reason, of what nobody asked for by NFS.
+    pub cause: Option<Cause>,
     /// The name; empty if there is none.
     pub name: &'a [u8],
     /// The new name of a RENAME; empty of others.
@@ -212,6 +253,7 @@ impl Operation<'_> {
     /// Bytes that it takes.
     pub fn encoded_bytes(&self) -> usize {
         let mut bytes = layout::BYTES + self.name.len() + self.new_name.len();
+        bytes += self.cause.map_or(0, |_| PART_BYTES);
         bytes += self.range.map_or(0, |_| PART_BYTES);
         bytes += self.target.map_or(0, |_| 2 * PART_BYTES);
         bytes + self.before.map_or(0, |_| layout::BEFORE_BYTES)
@@ -225,9 +267,10 @@ impl Operation<'_> {
         let part = |is_there, part| if is_there { part } else { 0 };
         let parts = part(self.range.is_some(), HAS_RANGE)
             | part(self.target.is_some(), HAS_TARGET)
-            | part(self.before.is_some(), HAS_BEFORE);
+            | part(self.before.is_some(), HAS_BEFORE)
+            | part(self.cause.is_some(), HAS_CAUSE);
         put(b, layout::RECORD_BYTES, self.encoded_bytes() as u64);
-        put(b, layout::PROCEDURE, self.procedure as u64);
+        put(b, layout::PROCEDURE, u64::from(self.procedure.number()));
         put(b, layout::PARTS, u64::from(parts));
         put(b, layout::XID, u64::from(self.origin.xid));
         put(b, layout::NUMBER, self.number);
@@ -242,6 +285,7 @@ impl Operation<'_> {
         put(b, layout::NEW_NAME_BYTES, self.new_name.len() as u64);
         put_u128(b, layout::OBJECT, pair_of(Some(self.object)));
         put_u128(b, layout::OTHER, pair_of(self.other));
+        put(b, layout::INCARNATION, self.incarnation);
         if let Some((offset, bytes)) = self.range {
             out.extend_from_slice(&offset.to_le_bytes());
             out.extend_from_slice(&bytes.to_le_bytes());
@@ -252,6 +296,10 @@ impl Operation<'_> {
         }
         if let Some(before) = &self.before {
             encode_before(before, out);
+        }
+        if let Some(cause) = self.cause {
+            out.extend_from_slice(&u64::from(cause.kind).to_le_bytes());
+            out.extend_from_slice(&cause.number.to_le_bytes());
         }
         out.extend_from_slice(self.name);
         out.extend_from_slice(self.new_name);
@@ -264,17 +312,13 @@ impl Operation<'_> {
         let is_there = b.len() >= layout::BYTES;
         place.require(is_there, "a whole record", b.len())?;
         let length = get(b, layout::RECORD_BYTES) as usize;
-        let number = b[layout::PROCEDURE.offset];
-        let Some(procedure) = Procedure::from_number(number) else {
-            let wrong = place.require(false, "a procedure that changes something", number);
-            return Err(wrong.expect_err("it is none"));
-        };
+        let is_whole = (layout::BYTES..=b.len()).contains(&length);
+        place.require(is_whole, "a whole record", length)?;
         let parts = b[layout::PARTS.offset];
-        place.require(parts <= 7, "parts that are known", parts)?;
         place.require(get(b, layout::ZERO) == 0, "padding of zeros", "others")?;
         let name_bytes = get(b, layout::NAME_BYTES) as usize;
         let new_name_bytes = get(b, layout::NEW_NAME_BYTES) as usize;
-        let mut rest = &b[layout::BYTES..];
+        let mut rest = &b[layout::BYTES..length];
         let mut take = |count: usize| -> Result<&[u8]> {
             let found = rest.len();
             let Some((taken, after)) = rest.split_at_checked(count) else {
@@ -292,9 +336,11 @@ impl Operation<'_> {
         let range = has(HAS_RANGE, PART_BYTES)?;
         let target = has(HAS_TARGET, 2 * PART_BYTES)?;
         let before = has(HAS_BEFORE, layout::BEFORE_BYTES)?;
+        let cause = has(HAS_CAUSE, PART_BYTES)?;
         let operation = Operation {
-            procedure,
+            procedure: Procedure::from_number(b[layout::PROCEDURE.offset]),
             number: get(b, layout::NUMBER),
+            incarnation: get(b, layout::INCARNATION),
             time: WallTime::from_nanos(get(b, layout::TIME)),
             seq_before: Seq(get(b, layout::SEQ_BEFORE)),
             origin: decode_origin(b),
@@ -306,11 +352,13 @@ impl Operation<'_> {
             }),
             range: range.map(|bytes| (wide(bytes) as u64, (wide(bytes) >> 64) as u64)),
             before: before.map(|bytes| decode_before(place, bytes)).transpose()?,
+            cause: cause
+                .map(|bytes| Cause { kind: wide(bytes) as u8, number: (wide(bytes) >> 64) as u64 }),
             name: take(name_bytes)?,
             new_name: take(new_name_bytes)?,
         };
         place.require_countable("operation", operation.number)?;
-        place.require(operation.encoded_bytes() == length, "its length", length)?;
+        // More may follow in it, of parts that this program does not know.
         Ok((operation, length))
     }
 }

@@ -5,7 +5,7 @@
 //!    is a multiple of its size, and its first quarter (of levels above 0) is never used.
 
 use crate::error::{Place, Result};
-use crate::field::{get, get_u32, put};
+use crate::field::{get, get_u32, put, verify_zero_bytes};
 
 /// The beginning of every block but the root.
 pub mod layout {
@@ -84,9 +84,17 @@ pub struct ShareAddress {
     pub tag: u32,
     /// The block.
     pub block: u64,
+    /// Whether the share has features that only readers may be without: bytes that are spare to
+    /// this program may then have a meaning.
+    pub has_more: bool,
 }
 
 impl ShareAddress {
+    /// Verifies bytes that are spare, which stand at `offset`.
+    pub(crate) fn verify_spare(self, place: Place, bytes: &[u8], offset: usize) -> Result<()> {
+        if self.has_more { Ok(()) } else { verify_zero_bytes(place, bytes, offset) }
+    }
+
     pub(crate) fn place(self, structure: &'static str) -> Place {
         Place { structure, address: self.block }
     }

@@ -20,11 +20,24 @@ pub mod layout {
     pub(crate) const HASH_KEY: Field = Field::new("hash_key", 32, 16);
     pub(crate) const CREATED: Field = Field::new("created", 48, 8);
     pub(crate) const LOG_HINT: Field = Field::new("log_hint", 56, 8);
-    pub(crate) const FEATURES: Field = Field::new("features_incompatible", 64, 8);
-    pub(crate) const REST: Field = Field::new("zero", 72, 4024);
+    pub(crate) const INCOMPATIBLE: Field = Field::new("features_incompatible", 64, 8);
+    pub(crate) const READ_ONLY: Field = Field::new("features_read_only", 72, 8);
+    pub(crate) const COMPATIBLE: Field = Field::new("features_compatible", 80, 8);
+    pub(crate) const REST: Field = Field::new("zero", 88, 4008);
     /// In order.
-    pub const FIELDS: &[Field] =
-        &[MAGIC, FORMAT_VERSION, ZERO, SHARE_ID, HASH_KEY, CREATED, LOG_HINT, FEATURES, REST];
+    pub const FIELDS: &[Field] = &[
+        MAGIC,
+        FORMAT_VERSION,
+        ZERO,
+        SHARE_ID,
+        HASH_KEY,
+        CREATED,
+        LOG_HINT,
+        INCOMPATIBLE,
+        READ_ONLY,
+        COMPATIBLE,
+        REST,
+    ];
     const _: () = assert!(tile(FIELDS, BYTES));
 }
 
@@ -44,6 +57,10 @@ pub struct ShareRoot {
     pub created: WallTime,
     /// The last block of the log has this number, or one of the `HINT_BLOCKS - 1` after it.
     pub log_hint: u64,
+    /// Features, unknown to this program, without which the share can be read, and not written.
+    pub features_read_only: u64,
+    /// Features, unknown to this program, that it may be without.
+    pub features_compatible: u64,
 }
 
 impl ShareRoot {
@@ -54,7 +71,7 @@ impl ShareRoot {
 
     /// The address of a block of the share.
     pub fn address(&self, block: u64) -> ShareAddress {
-        ShareAddress { tag: self.tag(), block }
+        ShareAddress { tag: self.tag(), block, has_more: self.features_read_only != 0 }
     }
 
     /// Its block.
@@ -68,7 +85,15 @@ impl ShareRoot {
         put_u128(b, layout::HASH_KEY, self.hash_key);
         put(b, layout::CREATED, self.created.as_nanos());
         put(b, layout::LOG_HINT, self.log_hint);
+        put(b, layout::READ_ONLY, self.features_read_only);
+        put(b, layout::COMPATIBLE, self.features_compatible);
         bytes
+    }
+
+    /// Sets the hint in a root's block; the rest stays, whatever it means.
+    pub fn set_log_hint(bytes: &mut [u8; BLOCK_BYTES], log_hint: u64) {
+        assert!(log_hint.is_multiple_of(HINT_BLOCKS));
+        put(&mut bytes[..], layout::LOG_HINT, log_hint);
     }
 
     /// Decodes the root from its block.
@@ -80,13 +105,16 @@ impl ShareRoot {
         let b = &bytes[..];
         place.require_magic(get(b, layout::MAGIC), MAGIC)?;
         place.require_version(get_u32(b, layout::FORMAT_VERSION))?;
-        let features = get(b, layout::FEATURES);
+        let features = get(b, layout::INCOMPATIBLE);
         if features != 0 {
             let found = format!("features {features:#x}");
             return Err(place.error(FormatErrorKind::Version, "no feature", found));
         }
         verify_zero(place, b, layout::ZERO)?;
-        verify_zero(place, b, layout::REST)?;
+        let [read_only, compatible] = [layout::READ_ONLY, layout::COMPATIBLE].map(|f| get(b, f));
+        if read_only | compatible == 0 {
+            verify_zero(place, b, layout::REST)?;
+        }
         let log_hint = get(b, layout::LOG_HINT);
         place.require_countable("block of the log", log_hint)?;
         let is_whole = log_hint.is_multiple_of(HINT_BLOCKS);
@@ -96,6 +124,8 @@ impl ShareRoot {
             hash_key: get_u128(b, layout::HASH_KEY),
             created: WallTime::from_nanos(get(b, layout::CREATED)),
             log_hint,
+            features_read_only: read_only,
+            features_compatible: compatible,
         })
     }
 }

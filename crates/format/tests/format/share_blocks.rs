@@ -1,12 +1,12 @@
 //! The blocks of a share: the values that the page shows, round trips, hostile bytes.
 
 use hindsight_format::share::directory::{
-    CHILDREN_MAX, Child, DirectoryNode, Entries, Entry, NODE_BYTES_MAX, NodeContent,
+    CHILDREN_MAX, Child, DirectoryNode, Entries, Entry, EntryObject, NODE_BYTES_MAX, NodeContent,
 };
 use hindsight_format::share::inode::{Content, FileKind, INLINE_BYTES_MAX, InodeBlock};
 use hindsight_format::share::log::{LogBlock, State, log_block};
 use hindsight_format::share::operation::{
-    Before, Operation, Origin, Procedure, RECORD_BYTES_MAX, Target,
+    Before, Cause, Operation, Origin, Procedure, RECORD_BYTES_MAX, Target,
 };
 use hindsight_format::share::place::{
     DATA_FIRST, FILE_BYTES_MAX, LEVELS, ShareAddress, inode_block, slab_blocks,
@@ -26,12 +26,19 @@ pub const LOG: ShareAddress = address((1 << 20) + 4099);
 const STACK: ShareAddress = address(1 << 36);
 
 const fn address(block: u64) -> ShareAddress {
-    ShareAddress { tag: TAG, block }
+    ShareAddress { tag: TAG, block, has_more: false }
 }
 
 pub fn root() -> ShareRoot {
     let hash_key = 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff;
-    ShareRoot { share_id: POOL_ID, hash_key, created: TIME, log_hint: 4096 }
+    ShareRoot {
+        share_id: POOL_ID,
+        hash_key,
+        created: TIME,
+        log_hint: 4096,
+        features_read_only: 0,
+        features_compatible: 0,
+    }
 }
 
 pub fn file() -> InodeBlock {
@@ -61,7 +68,8 @@ fn entries() -> Entries {
     let mut entries = Entries::default();
     for (key, inode, name) in [(512, 7, "second"), (256, 9, "first"), (1 << 62, 3, "last")] {
         let name = FileName::new(name.as_bytes()).expect("a name");
-        entries.insert(Entry { key, inode: Inode(inode), name });
+        let object = EntryObject::of(Inode(inode), FileKind::Fifo, Generation(121));
+        assert!(entries.insert(Entry { key, object, name }));
     }
     entries
 }
@@ -84,6 +92,7 @@ fn rename() -> Operation<'static> {
     Operation {
         procedure: Procedure::Rename,
         number: 78,
+        incarnation: 0xabcd,
         time: TIME,
         seq_before: Seq(400),
         origin: Origin {
@@ -109,6 +118,7 @@ fn rename() -> Operation<'static> {
             modified: TIME,
             changed: TIME,
         }),
+        cause: Some(Cause { kind: 2, number: 17 }),
         name: b"old",
         new_name: b"newer",
     }
@@ -117,6 +127,8 @@ fn rename() -> Operation<'static> {
 pub fn log() -> LogBlock {
     let mut state = State::empty(TIME);
     state.operation = 78;
+    state.incarnation = 0xabcd;
+    state.log_first = 3;
     state.inodes = 9;
     state.free[0].next = 12;
     state.free[0].height = 2;
@@ -199,7 +211,7 @@ fn what_is_encoded_comes_back() {
 #[test]
 fn every_part_of_a_record_may_be_missing() {
     let long = [b'n'; 255];
-    for parts in 0..64 {
+    for parts in 0..128 {
         let has = |part: u32| parts & part != 0;
         let whole = rename();
         let operation = Operation {
@@ -207,6 +219,7 @@ fn every_part_of_a_record_may_be_missing() {
             target: whole.target.filter(|_| has(2)),
             range: whole.range.filter(|_| has(4)),
             before: whole.before.filter(|_| has(8)),
+            cause: whole.cause.filter(|_| has(64)),
             name: if has(16) { &long } else { b"" },
             new_name: if has(32) { &long } else { b"" },
             ..whole
@@ -227,7 +240,7 @@ fn a_block_of_the_log_takes_what_fits() {
         count += 1;
         block.state.operation = count;
     }
-    assert_eq!(count, 3744 / 208);
+    assert_eq!(count, 3584 / 232);
     let found = LogBlock::decode(&block.encode(LOG), LOG).expect("a block of the log");
     assert_eq!(found.operations().count(), count as usize);
 }
@@ -256,10 +269,9 @@ fn a_block_elsewhere_or_of_another_share_is_refused() {
 #[test]
 fn values_out_of_their_ranges_are_refused() {
     type Change = fn(&mut InodeBlock);
-    let wrong: [Change; 14] = [
+    let wrong: [Change; 13] = [
         |i| i.generation = Generation(0),
         |i| i.links = 0,
-        |i| i.links = 65_001,
         |i| i.mode = 1 << 12,
         |i| i.size = 3585,
         |i| i.size = 10,
@@ -283,12 +295,110 @@ fn values_out_of_their_ranges_are_refused() {
 }
 
 #[test]
+fn a_tree_says_how_many_entries_it_has_and_links_have_no_bound_of_ours() {
+    let tree = InodeBlock { content: Content::Tree(DATA_FIRST + 9), ..directory() };
+    for (entries, is_right) in [(0, false), (1, true), ((1 << 50) - 1, true), (1 << 50, false)] {
+        let inode = InodeBlock { entries, links: u32::MAX, ..tree.clone() };
+        assert_eq!(InodeBlock::decode(&inode.encode(FILE), FILE).is_ok(), is_right, "{entries}");
+    }
+}
+
+#[test]
+fn a_state_that_would_overflow_is_refused() {
+    type Change = fn(&mut State);
+    let wrong: [Change; 6] = [
+        |s| s.time = WallTime::from_nanos(u64::MAX),
+        |s| s.inodes = 1 << 34,
+        |s| s.inodes = 10,
+        |s| s.operation = u64::MAX,
+        |s| s.used = (1 << 40) + 1,
+        |s| s.log_first = 4100,
+    ];
+    for (index, change) in wrong.into_iter().enumerate() {
+        let mut block = log();
+        change(&mut block.state);
+        let error = LogBlock::decode(&block.encode(LOG), LOG).expect_err("a wrong value");
+        assert_eq!(error.kind, FormatErrorKind::Invalid, "change {index}");
+    }
+}
+
+#[test]
+fn an_entry_tells_its_object_from_another_that_has_its_number() {
+    let generation = Generation((1 << 61) | (5 << 27) | 77);
+    let object = EntryObject::of(Inode((1 << 34) - 1), FileKind::Symlink, generation);
+    assert_eq!(object.generation, 77);
+    let mut entries = Entries::default();
+    let name = FileName::new(b"n").expect("a name");
+    assert!(entries.insert(Entry { key: 256, object, name }));
+    assert_eq!(entries.iter().next().map(|entry| entry.object), Some(object));
+    let inode = InodeBlock { generation, kind: FileKind::Symlink, ..file() };
+    assert!(object.is(&inode));
+    assert!(!object.is(&InodeBlock { generation: Generation(generation.0 + 1), ..inode.clone() }));
+    assert!(!object.is(&InodeBlock { kind: FileKind::Fifo, ..inode }));
+}
+
+#[test]
+fn records_of_other_procedures_and_with_more_parts_are_carried() {
+    let mut bytes = log().encode(LOG);
+    let length = rename().encoded_bytes();
+    let at = 512;
+    // Procedure 200, a part of 40 bytes behind all that is known, and a record after it.
+    bytes[at + 2] = 200;
+    bytes[at + 3] |= 0x80;
+    bytes[at..at + 2].copy_from_slice(&(length as u16 + 40).to_le_bytes());
+    bytes[at + length..at + length + 40].fill(0xee);
+    bytes[56..58].copy_from_slice(&(length as u16 + 40).to_le_bytes());
+    let mut block = LogBlock::decode(&bytes, LOG).expect("a block of the log");
+    let next = Operation { number: 79, procedure: Procedure::Repair, ..rename() };
+    assert!(block.push(&next));
+    block.state.operation = 79;
+    let again = block.encode(LOG);
+    assert_eq!(again[at..at + length + 40], bytes[at..at + length + 40], "nothing is lost");
+    let block = LogBlock::decode(&again, LOG).expect("a block of the log");
+    let unknown = Operation { procedure: Procedure::Other(200), ..rename() };
+    assert_eq!(block.operations().collect::<Vec<_>>(), [unknown, next]);
+    assert_eq!(Procedure::Repair.number(), 128);
+    for short in [0, 111, length as u16 - 1] {
+        bytes[at..at + 2].copy_from_slice(&short.to_le_bytes());
+        LogBlock::decode(&bytes, LOG).expect_err("a record that is too short");
+    }
+}
+
+#[test]
+fn unknown_features_are_kept_or_forbid_writing_or_reading() {
+    let plain = root().encode();
+    for (at, is_read, has_more) in [(64, false, false), (72, true, true), (80, true, false)] {
+        let mut bytes = plain.clone();
+        bytes[at + 7] = 0x80;
+        // With such a feature, bytes that are spare to us have a meaning.
+        bytes[4000] = 7;
+        let decoded = ShareRoot::decode(&bytes);
+        assert_eq!(decoded.is_ok(), is_read);
+        let Ok(root) = decoded else { continue };
+        assert_eq!(root.address(1).has_more, has_more);
+        ShareRoot::set_log_hint(&mut bytes, 8192);
+        assert_eq!((bytes[at + 7], bytes[4000]), (0x80, 7));
+        assert_eq!(ShareRoot::decode(&bytes).map(|root| root.log_hint), Ok(8192));
+    }
+    let mut bytes = plain.clone();
+    bytes[4000] = 7;
+    ShareRoot::decode(&bytes).expect_err("padding");
+    let mut inode = file().encode(FILE);
+    inode[300] = 1;
+    InodeBlock::decode(&inode, FILE).expect_err("padding");
+    let more = ShareAddress { has_more: true, ..FILE };
+    assert_eq!(InodeBlock::decode(&inode, more), Ok(file()));
+}
+
+#[test]
 fn entries_keep_their_order_and_halves_are_halves() {
     let mut entries = Entries::default();
     let names: Vec<String> = (0..40).map(|i| "n".repeat(1 + i * 5)).collect();
     for (index, name) in names.iter().enumerate().rev() {
         let name = FileName::new(name.as_bytes()).expect("a name");
-        entries.insert(Entry { key: 256 + index as u64 * 3, inode: Inode(1), name });
+        let object = EntryObject::of(Inode(1), FileKind::File, Generation(1));
+        assert!(entries.insert(Entry { key: 256 + index as u64 * 3, object, name }));
+        assert!(!entries.insert(Entry { key: 256 + index as u64 * 3, object, name }));
     }
     assert!(entries.iter().map(|entry| entry.key).is_sorted());
     assert_eq!(entries.from(257).next().map(|entry| entry.key), Some(259));

@@ -1,6 +1,6 @@
 //! Names with one hash, which nobody finds by trying.
 
-use format::share::directory::{Entries, NodeContent};
+use format::share::directory::{Entries, EntryObject, NodeContent};
 use format::share::inode::{Content, FileKind, InodeBlock};
 use format::share::log::State;
 use format::share::place::STACKS;
@@ -11,7 +11,7 @@ use super::Changed;
 use crate::directory::{find_at, for_each_from};
 use crate::error::{ErrorKind, Result};
 use crate::layered::{Changes, Layered};
-use crate::source::{Meta, Source};
+use crate::source::{Below, Meta, Source};
 
 /// A share without anything.
 struct Nothing(ShareRoot);
@@ -38,6 +38,10 @@ impl Source for Nothing {
 const FIRST: u64 = 77 << 8;
 const NUMBER: Inode = Inode(5);
 
+fn object(inode: u64) -> EntryObject {
+    EntryObject::of(Inode(inode), FileKind::File, Generation(1))
+}
+
 fn directory() -> InodeBlock {
     InodeBlock {
         generation: Generation(1),
@@ -62,7 +66,14 @@ fn directory() -> InodeBlock {
 }
 
 fn nothing() -> Nothing {
-    Nothing(ShareRoot { share_id: 1, hash_key: 2, created: WallTime::EPOCH, log_hint: 0 })
+    Nothing(ShareRoot {
+        share_id: 1,
+        hash_key: 2,
+        created: WallTime::EPOCH,
+        log_hint: 0,
+        features_read_only: 0,
+        features_compatible: 0,
+    })
 }
 
 fn changes() -> Changes<'static> {
@@ -81,11 +92,11 @@ fn names_with_one_hash_have_counters_and_there_are_256_of_them() {
     let mut directory = directory();
     let names: Vec<String> = (0..257).map(name_of).collect();
     let name = |number: usize| FileName::new(names[number].as_bytes()).expect("a name");
-    let inode = |number: usize| Inode(number as u64 + 10);
+    let inode = |number: usize| object(number as u64 + 10);
     let mut changed = Changed { layer: &mut layer, number: NUMBER, directory: &mut directory };
     // Neighbours before and after must not be taken for names of this hash.
-    changed.add_at(FIRST - 256, name(0), Inode(1)).expect("there is room");
-    changed.add_at(FIRST + 256, name(0), Inode(2)).expect("there is room");
+    changed.add_at(FIRST - 256, name(0), object(1)).expect("there is room");
+    changed.add_at(FIRST + 256, name(0), object(2)).expect("there is room");
     for number in 0..256 {
         changed.add_at(FIRST, name(number), inode(number)).expect("there is room");
     }
@@ -93,7 +104,7 @@ fn names_with_one_hash_have_counters_and_there_are_256_of_them() {
     assert_eq!(full.kind, ErrorKind::NoSpace);
     changed.remove(FIRST + 100).expect("it is there");
     changed.add_at(FIRST, name(256), inode(256)).expect("there is room again");
-    changed.replace(FIRST + 7, Inode(9)).expect("it is there");
+    changed.replace(FIRST + 7, object(9)).expect("it is there");
     changed.remove(FIRST + 100 + 256).expect_err("it is not there");
 
     assert_eq!(directory.entries, 258);
@@ -103,10 +114,10 @@ fn names_with_one_hash_have_counters_and_there_are_256_of_them() {
         let key = if number == 256 { 100 } else { number as u64 };
         let expected = match number {
             100 => None,
-            7 => Some((FIRST + 7, Inode(9))),
+            7 => Some((FIRST + 7, object(9))),
             _ => Some((FIRST + key, inode(number))),
         };
-        assert_eq!(found.map(|found| (found.key, found.inode)), expected);
+        assert_eq!(found.map(|found| (found.key, found.object)), expected);
     }
     let mut keys = Vec::new();
     let end = for_each_from(&layer, NUMBER, &directory, 0, &mut |entry| {
@@ -137,7 +148,7 @@ fn the_first_child_of_a_node_begins_where_the_node_does() {
     for (number, name) in (0_u64..).zip(&names) {
         let first = (number * 7919 % 1000 + 1) << 8;
         let name = FileName::new(name.as_bytes()).expect("a name");
-        changed.add_at(first, name, Inode(1)).expect("there is room");
+        changed.add_at(first, name, object(1)).expect("there is room");
         keys.push(first);
     }
     keys.sort_unstable();
@@ -145,7 +156,7 @@ fn the_first_child_of_a_node_begins_where_the_node_does() {
     for key in keys {
         changed.remove(key).expect("it is there");
         let Content::Tree(root) = changed.directory.content else { continue };
-        let node = changed.layer.node(NUMBER, root, None).expect("it is there");
+        let node = changed.layer.node(NUMBER, Below::root(root)).expect("it is there");
         if let NodeContent::Inner(_, children) = &node.content {
             assert_eq!(children[0].key, 0);
             inner += 1;

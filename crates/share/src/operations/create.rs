@@ -1,14 +1,15 @@
 //! Making objects and names: CREATE, MKDIR, SYMLINK, MKNOD, LINK.
 
+use format::share::directory::EntryObject;
 use format::share::inode::{FileKind, InodeBlock, SYMLINK_BYTES_MAX};
 use format::share::operation::{Operation, Procedure};
 use units::{FileId, FileName, FileNameError};
 
-use crate::attributes::{Attributes, SetAttributes};
+use crate::attributes::{Attributes, SetAttributes, before};
 use crate::blocks::Present;
 use crate::content_change;
 use crate::error::{Error, ErrorKind, Result, require};
-use crate::operations::set_attributes::{apply, record_of_set};
+use crate::operations::set_attributes::{SETGID, apply};
 use crate::source::Source;
 use crate::transaction::{Caller, Transaction};
 use crate::work::{Named, Work, add_link};
@@ -62,7 +63,7 @@ impl<'d, P: Present> Transaction<'_, 'd, P> {
             let parent = work.directory(directory)?;
             let file_name = new_name(name)?;
             if let Some(there) = work.entry(directory, &parent, file_name)? {
-                return open_existing(work, &there, how);
+                return open_existing(work, (directory, name), &there, how);
             }
             let default = SetAttributes::default();
             let (set, verifier) = match how {
@@ -163,7 +164,7 @@ impl<'d, P: Present> Transaction<'_, 'd, P> {
             require(work.entry(directory, &parent, new)?.is_none(), ErrorKind::Exists)?;
             work.may_change(&parent)?;
             add_link(&mut inode)?;
-            work.add(directory.inode, new, id.inode, inode.kind)?;
+            work.add(directory.inode, new, EntryObject::of(id.inode, inode.kind, id.generation))?;
             work.put(id.inode, inode);
             let linked = Attributes::of(id.inode, &*work.layer.object(id)?);
             let record = made_record(work, Procedure::Link, directory, &linked, name);
@@ -196,11 +197,12 @@ impl<'d, P: Present> Transaction<'_, 'd, P> {
 }
 
 /// CREATE of a name that is there.
-fn open_existing(
+fn open_existing<'n>(
     work: &mut Work<'_, '_, '_>,
+    (directory, name): (FileId, &'n [u8]),
     there: &Named,
     how: Create<'_>,
-) -> Result<(Attributes, Option<Operation<'static>>)> {
+) -> Result<(Attributes, Option<Operation<'n>>)> {
     let id = there.id();
     let is_file = there.inode.kind == FileKind::File;
     let size = match how {
@@ -208,14 +210,21 @@ fn open_existing(
         Create::Exclusive(verifier) if there.inode.verifier == Some(verifier) => None,
         _ => return Err(Error::from(ErrorKind::Exists)),
     };
-    if size.is_none() {
+    let Some(new_size) = size else {
         return Ok((Attributes::of(id.inode, &there.inode), None));
-    }
+    };
     let set = SetAttributes { size, ..SetAttributes::default() };
     let mut inode = (*there.inode).clone();
     apply(work, &mut inode, &set)?;
+    work.touched.push(id.inode);
     work.put(id.inode, inode);
-    let record = record_of_set(work, id, &there.inode, &set);
+    let record = Operation {
+        other: Some(id),
+        range: Some((new_size, 0)),
+        before: Some(before(&there.inode)),
+        name,
+        ..work.record(Procedure::Create, directory)
+    };
     Ok((Attributes::of(id.inode, &*work.layer.object(id)?), Some(record)))
 }
 
@@ -233,11 +242,11 @@ fn make<'b, 'd>(
     let (id, mut inode) = work.make(kind, mode, (directory.inode, parent))?;
     // Somebody may make a file that only others may write; its attributes are part of making it.
     let size = set.size.filter(|_| kind == FileKind::File);
-    let inherited = inode.mode & !(mode & 0o7777);
+    let inherited = if kind == FileKind::Directory { parent.mode & SETGID } else { 0 };
     apply(work, &mut inode, &SetAttributes { size, ..*set })?;
     inode.mode |= inherited;
     finish(work, &mut inode)?;
-    work.add(directory.inode, name, id.inode, kind)?;
+    work.add(directory.inode, name, EntryObject::of(id.inode, kind, id.generation))?;
     work.layer.put_inode(id.inode, inode);
     Ok(Attributes::of(id.inode, &*work.layer.object(id)?))
 }

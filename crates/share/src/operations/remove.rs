@@ -61,7 +61,7 @@ impl<P: Present> Transaction<'_, '_, P> {
             work.may_take(&parent, &there.inode)?;
             check(&there)?;
             work.take(directory.inode, there.found.key, there.inode.kind)?;
-            work.unlink(there.found.inode)?;
+            work.unlink(there.found.object.inode)?;
             let record = Operation {
                 other: Some(there.id()),
                 before: Some(before(&there.inode)),

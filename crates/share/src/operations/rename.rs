@@ -2,7 +2,6 @@
 
 use format::share::inode::FileKind;
 use format::share::operation::{Operation, Procedure, Target};
-use format::share::place::inode_block;
 use units::{FileId, FileName, Inode};
 
 use crate::attributes::before;
@@ -13,6 +12,9 @@ use crate::permission::{WRITE, permits};
 use crate::source::Source;
 use crate::transaction::{Caller, Transaction};
 use crate::work::{Named, Work};
+
+/// Directories that may be above the one that a directory is moved into: who goes up has an end.
+const DEPTH_MAX: u32 = 4096;
 
 /// A directory, and a name in it.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +30,8 @@ impl<P: Present> Transaction<'_, '_, P> {
     ///
     /// # Errors
     /// `Stale`, `NotDirectory`, `IsDirectory`, `Access`, `NotPermitted`, `NotFound`, `NotEmpty`,
-    /// `NameTooLong`, `TooManyLinks`, `NoSpace`; `Invalid` also if a directory would come into
-    /// itself; `TransactionFull`; those of reading.
+    /// `NameTooLong`, also of more than 4,096 directories, `TooManyLinks`, `NoSpace`;
+    /// `Invalid` also if a directory would come into itself; `TransactionFull`; those of reading.
     pub fn rename(&mut self, caller: &Caller<'_>, from: Place<'_>, to: Place<'_>) -> Result<()> {
         let names = (FileName::new(from.name)?, FileName::new(to.name)?);
         self.update(caller, 0, |work| {
@@ -38,7 +40,10 @@ impl<P: Present> Transaction<'_, '_, P> {
             let source = work.entry(from.directory, &old, names.0)?;
             let source = source.ok_or(Error::from(ErrorKind::NotFound))?;
             let victim = work.entry(to.directory, &new, names.1)?;
-            if victim.as_ref().is_some_and(|victim| victim.found.inode == source.found.inode) {
+            if victim
+                .as_ref()
+                .is_some_and(|victim| victim.found.object.inode == source.found.object.inode)
+            {
                 return Ok(((), None));
             }
             work.may_take(&old, &source.inode)?;
@@ -79,16 +84,17 @@ fn check_kinds(source: &Named, victim: Option<&Named>) -> Result<()> {
 /// Whether a directory may be moved: not below itself; and elsewhere only by those who may write
 /// it, as its `..` changes.
 fn check_move(work: &Work<'_, '_, '_>, source: &Named, from: FileId, to: FileId) -> Result<()> {
-    let mut above = to.inode;
-    let mut left = work.layer.changes.state.inodes;
-    while above != Inode::ROOT {
-        require(above != source.found.inode, ErrorKind::Invalid)?;
-        above = work.layer.named(above)?.parent;
-        let circle = || Error::damage(inode_block(above), "directories are above one another");
-        left = left.checked_sub(1).ok_or_else(circle)?;
+    if from.inode == to.inode {
+        return Ok(());
     }
-    let may = from.inode == to.inode || permits(&source.inode, work.user, WRITE);
-    require(may, ErrorKind::Access)
+    let mut above = to.inode;
+    let mut left = DEPTH_MAX;
+    while above != Inode::ROOT {
+        require(above != source.found.object.inode, ErrorKind::Invalid)?;
+        above = work.layer.known(above)?.parent;
+        left = left.checked_sub(1).ok_or(Error::from(ErrorKind::NameTooLong))?;
+    }
+    require(permits(&source.inode, work.user, WRITE), ErrorKind::Access)
 }
 
 fn move_name(
@@ -103,18 +109,18 @@ fn move_name(
     // the link that the moved one takes along.
     work.take(from.inode, source.found.key, kind)?;
     match victim {
-        None => work.add(to.inode, name, source.found.inode, kind)?,
+        None => work.add(to.inode, name, source.found.object)?,
         Some(victim) => {
             let mut new = work.inode(to.inode)?;
-            work.entries(to.inode, &mut new).replace(victim.found.key, source.found.inode)?;
+            work.entries(to.inode, &mut new).replace(victim.found.key, source.found.object)?;
             work.put_modified(to.inode, new);
-            work.unlink(victim.found.inode)?;
+            work.unlink(victim.found.object.inode)?;
         }
     }
-    let mut moved = work.inode(source.found.inode)?;
+    let mut moved = work.inode(source.found.object.inode)?;
     if kind == FileKind::Directory {
         moved.parent = to.inode;
     }
-    work.put(source.found.inode, moved);
+    work.put(source.found.object.inode, moved);
     Ok(())
 }

@@ -14,11 +14,12 @@ use crate::transaction::{Caller, Transaction};
 use crate::work::Work;
 
 const SETUID: u16 = 0o4000;
-const SETGID: u16 = 0o2000;
+pub(super) const SETGID: u16 = 0o2000;
 const EXECUTE_BY_GROUP: u16 = 0o010;
 
 impl<P: Present> Transaction<'_, '_, P> {
-    /// Changes attributes; with a guard only if the object did not change since that time.
+    /// Changes attributes, if any are given; with a guard only if the object did not change since
+    /// that time.
     ///
     /// # Errors
     /// `Stale`, `NotSync`, `NotPermitted`, `Access`, `IsDirectory` and `Invalid` of a size,
@@ -33,27 +34,23 @@ impl<P: Present> Transaction<'_, '_, P> {
         self.update(caller, 1, |work| {
             let old = work.layer.object(id)?;
             require(guard.is_none_or(|guard| guard == old.changed), ErrorKind::NotSync)?;
+            if *set == SetAttributes::default() {
+                return Ok((Attributes::of(id.inode, &old), None));
+            }
+            if set.size.is_some() {
+                work.touched.push(id.inode);
+            }
             let mut inode = (*old).clone();
             apply(work, &mut inode, set)?;
             inode.verifier = None;
             work.put(id.inode, inode);
-            let record = record_of_set(work, id, &old, set);
+            let record = Operation {
+                range: set.size.map(|size| (size, 0)),
+                before: Some(before(&old)),
+                ..work.record(Procedure::SetAttributes, id)
+            };
             Ok((Attributes::of(id.inode, &*work.layer.object(id)?), Some(record)))
         })
-    }
-}
-
-/// The record of a change of attributes.
-pub(super) fn record_of_set(
-    work: &Work<'_, '_, '_>,
-    id: FileId,
-    old: &InodeBlock,
-    set: &SetAttributes,
-) -> Operation<'static> {
-    Operation {
-        range: set.size.map(|size| (size, 0)),
-        before: Some(before(old)),
-        ..work.record(Procedure::SetAttributes, id)
     }
 }
 
@@ -88,7 +85,7 @@ pub(super) fn apply(
         require(inode.kind == FileKind::File, ErrorKind::Invalid)?;
         require(may_write, ErrorKind::Access)?;
         resize(&mut work.layer, inode, size)?;
-        inode.modified = work.time;
+        inode.modified = work.now;
         if set.mode.is_none() {
             drop_set_id(work, inode);
         }
@@ -102,7 +99,7 @@ pub(super) fn apply(
         inode.mode &= without_set_id(inode.mode);
     }
     let at = |time| match time {
-        SetTime::Now => work.time,
+        SetTime::Now => work.now,
         SetTime::To(time) => time,
     };
     inode.accessed = set.accessed.map_or(inode.accessed, at);

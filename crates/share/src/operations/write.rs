@@ -6,7 +6,7 @@ use format::share::place::BLOCK_BYTES;
 use units::FileId;
 
 use crate::attributes::{Attributes, before};
-use crate::blocks::Present;
+use crate::blocks::{Present, WRITE_EXTRA_BLOCKS};
 use crate::content_change;
 use crate::error::{ErrorKind, Result, require};
 use crate::operations::set_attributes::drop_set_id;
@@ -28,7 +28,7 @@ impl<'d, P: Present> Transaction<'_, 'd, P> {
         offset: u64,
         bytes: &'d [u8],
     ) -> Result<Attributes> {
-        self.update(caller, bytes.len() / BLOCK_BYTES + 3, |work| {
+        self.update(caller, bytes.len() / BLOCK_BYTES + WRITE_EXTRA_BLOCKS, |work| {
             let old = work.layer.object(id)?;
             require(old.kind != FileKind::Directory, ErrorKind::IsDirectory)?;
             require(old.kind == FileKind::File, ErrorKind::Invalid)?;
@@ -40,6 +40,7 @@ impl<'d, P: Present> Transaction<'_, 'd, P> {
             let mut inode = (*old).clone();
             content_change::write(&mut work.layer, &mut inode, offset, bytes)?;
             drop_set_id(work, &mut inode);
+            work.touched.push(id.inode);
             work.put_modified(id.inode, inode);
             let record = Operation {
                 range: Some((offset, bytes.len() as u64)),

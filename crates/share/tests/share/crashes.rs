@@ -4,7 +4,7 @@
 use crate::memory::Memory;
 use crate::model::{Model, Op};
 use crate::share::{Share, Wait};
-use crate::world::{CACHE_BLOCKS, START, apply, assert_past, assert_sound, compare, make};
+use crate::world::{START, apply, assert_past, assert_sound, compare, make, opening};
 
 fn bytes(length: usize, seed: u8) -> Vec<u8> {
     (0..length).map(|at| (at % 251) as u8 ^ seed | 1).collect()
@@ -71,13 +71,13 @@ struct Node {
 fn after(node: &Node, op: &Op) -> Node {
     let memory = node.memory.clone();
     let now = node.now + 10;
-    let share = Share::open(&memory, CACHE_BLOCKS).expect("it is there");
+    let share = Share::open(&memory, opening()).expect("it is there");
     let mut model = node.models.last().expect("there is one").clone();
     let expected = model.apply(op, now);
-    let mut transaction = share.begin(Wait::May);
+    let mut transaction = share.begin(Wait::May).expect("usable");
     assert_eq!(apply(&mut transaction, op, now), expected, "{op:?}");
     transaction.commit().expect("it is written");
-    compare(&share.tree(Wait::May), &model);
+    compare(&share.tree(Wait::May).expect("usable"), &model);
     assert_sound(&share);
     let mut models = node.models.clone();
     models.resize(memory.moments() + 1, model);
@@ -87,8 +87,8 @@ fn after(node: &Node, op: &Op) -> Node {
 /// All of them in one transaction, which leaves one moment.
 fn together(beginning: &Node, ops: [&Op; 3], model: &Model) {
     let memory = beginning.memory.clone();
-    let share = Share::open(&memory, CACHE_BLOCKS).expect("it is there");
-    let mut transaction = share.begin(Wait::May);
+    let share = Share::open(&memory, opening()).expect("it is there");
+    let mut transaction = share.begin(Wait::May).expect("usable");
     let mut now = beginning.now;
     for op in ops {
         now += 10;
@@ -98,8 +98,8 @@ fn together(beginning: &Node, ops: [&Op; 3], model: &Model) {
     transaction.commit().expect("it is written");
     assert!(memory.moments() <= beginning.memory.moments() + 1);
     drop(share);
-    let share = Share::open(&memory, CACHE_BLOCKS).expect("it is there");
-    compare(&share.tree(Wait::May), model);
+    let share = Share::open(&memory, opening()).expect("it is there");
+    compare(&share.tree(Wait::May).expect("usable"), model);
     assert_sound(&share);
 }
 

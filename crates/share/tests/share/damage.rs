@@ -8,10 +8,13 @@ use units::Inode;
 use crate::memory::Memory;
 use crate::model::{Model, Op};
 use crate::share::check::check;
-use crate::share::{Credentials, ErrorKind, Share, Tree, Wait};
-use crate::world::{START, apply, list, make};
+use crate::share::{Credentials, ErrorKind, Opening, Share, Tree, Wait};
+use crate::world::{self, START, apply, list, make};
 
-const CACHE_BLOCKS: usize = 4;
+/// With a cache so small that most blocks are read again.
+fn opening() -> Opening {
+    Opening { cache_blocks_max: 4, ..world::opening() }
+}
 
 /// A tree with everything: a file inside its inode, one in slabs, links, a large directory, freed
 /// numbers.
@@ -36,7 +39,7 @@ fn built() -> Memory {
     ops.extend((0..10).map(|i| Op::Remove(format!("large/{i:040}"))));
     let mut now = START;
     for ops in ops.chunks(50) {
-        let mut transaction = share.begin(Wait::May);
+        let mut transaction = share.begin(Wait::May).expect("usable");
         for op in ops {
             now += 10;
             model.apply(op, now).expect("it is done");
@@ -50,8 +53,8 @@ fn built() -> Memory {
 
 /// Does a little of everything, and does not mind errors.
 fn use_all(memory: &Memory) {
-    let Ok(share) = Share::open(memory, CACHE_BLOCKS) else { return };
-    let tree = share.tree(Wait::May);
+    let Ok(share) = Share::open(memory, opening()) else { return };
+    let Ok(tree) = share.tree(Wait::May) else { return };
     let findings = check(&tree, tree.state()).expect("memory does not fail");
     assert!(findings.iter().all(|finding| !finding.fault.is_empty()));
     let root = Credentials::root();
@@ -77,7 +80,7 @@ fn use_all(memory: &Memory) {
         Op::Write("new/a".into(), 70_000, vec![7; 9000]),
         Op::Resize("file".into(), 0),
     ];
-    let mut transaction = share.begin(Wait::May);
+    let Ok(mut transaction) = share.begin(Wait::May) else { return };
     for op in &ops {
         let _ = apply(&mut transaction, op, START * 2);
     }
@@ -87,8 +90,8 @@ fn use_all(memory: &Memory) {
 #[test]
 fn a_damaged_inode_is_an_error_for_it_alone_and_check_names_it() {
     let memory = built();
-    let share = Share::open(&memory, CACHE_BLOCKS).expect("it is there");
-    let tree = share.tree(Wait::May);
+    let share = Share::open(&memory, opening()).expect("it is there");
+    let tree = share.tree(Wait::May).expect("usable");
     assert_eq!(check(&tree, tree.state()).expect("it is read"), []);
     let top = tree.top().expect("a top");
     let root = Credentials::root();
@@ -97,8 +100,8 @@ fn a_damaged_inode_is_an_error_for_it_alone_and_check_names_it() {
     drop(tree);
     let block = INODES_FIRST + file.inode.0;
     memory.damage(block, |bytes| bytes[24] = 9);
-    let share = Share::open(&memory, CACHE_BLOCKS).expect("it is there");
-    let tree = share.tree(Wait::May);
+    let share = Share::open(&memory, opening()).expect("it is there");
+    let tree = share.tree(Wait::May).expect("usable");
     let error = tree.look_up(&root, top, b"file").expect_err("it is damaged");
     assert_eq!(error.kind, ErrorKind::Corrupt);
     let cause = std::error::Error::source(&error).expect("it has one").to_string();
@@ -123,8 +126,8 @@ fn a_damaged_node_is_an_error_and_never_an_empty_directory() {
     for block in nodes {
         let memory = memory.clone();
         memory.damage(block, |bytes| bytes.fill(0));
-        let share = Share::open(&memory, CACHE_BLOCKS).expect("it is there");
-        let tree = share.tree(Wait::May);
+        let share = Share::open(&memory, opening()).expect("it is there");
+        let tree = share.tree(Wait::May).expect("usable");
         let root = Credentials::root();
         let large = tree.look_up(&root, tree.top().expect("a top"), b"large").expect("there");
         let listed = tree.read_directory(&root, large.id, 0, &mut |_| true);
@@ -137,8 +140,8 @@ fn a_damaged_node_is_an_error_and_never_an_empty_directory() {
 #[test]
 fn check_sees_what_is_wrong_between_blocks() {
     let memory = built();
-    let share = Share::open(&memory, CACHE_BLOCKS).expect("it is there");
-    let tree = share.tree(Wait::May);
+    let share = Share::open(&memory, opening()).expect("it is there");
+    let tree = share.tree(Wait::May).expect("usable");
     let root = Credentials::root();
     let top = tree.top().expect("a top");
     let id = |path: &[u8]| tree.look_up(&root, top, path).expect("it is there").id;
@@ -158,8 +161,8 @@ fn check_sees_what_is_wrong_between_blocks() {
     for (block, change, fault) in cases {
         let memory = memory.clone();
         memory.damage(block, change);
-        let share = Share::open(&memory, CACHE_BLOCKS).expect("it is there");
-        let tree = share.tree(Wait::May);
+        let share = Share::open(&memory, opening()).expect("it is there");
+        let tree = share.tree(Wait::May).expect("usable");
         let findings = check(&tree, tree.state()).expect("it is read");
         assert!(findings.iter().any(|f| f.fault.contains(fault)), "{fault}: {findings:?}");
     }

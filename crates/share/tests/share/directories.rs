@@ -23,7 +23,7 @@ fn change(share: &Share<&Memory>, top: FileId, numbers: &[u32], is_made: bool, n
     let names: Vec<Vec<u8>> = numbers.iter().map(|number| name(*number)).collect();
     let set = SetAttributes::default();
     for names in names.chunks(300) {
-        let mut transaction = share.begin(Wait::May);
+        let mut transaction = share.begin(Wait::May).expect("usable");
         for name in names {
             *now += 1;
             let caller = caller(&root, *now);
@@ -41,12 +41,12 @@ fn change(share: &Share<&Memory>, top: FileId, numbers: &[u32], is_made: bool, n
 fn fifty_thousand_names_are_found_listed_and_removed() {
     let memory = Memory::default();
     let share = make(&memory);
-    let top = share.tree(Wait::May).top().expect("a top");
+    let top = share.tree(Wait::May).expect("usable").top().expect("a top");
     let mut now = 10_000_000;
     let all: Vec<u32> = (0..NAMES).collect();
     change(&share, top, &all, true, &mut now);
     assert_sound(&share);
-    let listed = list(&share.tree(Wait::May), top);
+    let listed = list(&share.tree(Wait::May).expect("usable"), top);
     let expected: BTreeSet<Vec<u8>> = all.iter().map(|number| name(*number)).collect();
     let found = listed.keys().filter(|name| !name.starts_with(b"."));
     assert!(found.eq(expected.iter()));
@@ -63,7 +63,7 @@ fn fifty_thousand_names_are_found_listed_and_removed() {
         all.iter().map(|number| number * 7 % NAMES).partition(|number| number % 100 == 0);
     change(&share, top, &most, false, &mut now);
     assert_sound(&share);
-    assert_eq!(list(&share.tree(Wait::May), top).len(), few.len() + 2);
+    assert_eq!(list(&share.tree(Wait::May).expect("usable"), top).len(), few.len() + 2);
     let nodes = share.statistics().data_bytes / 4096;
     assert!(nodes < 40, "{} names are in {nodes} nodes", few.len());
     change(&share, top, &few, false, &mut now);
@@ -76,9 +76,9 @@ fn fifty_thousand_names_are_found_listed_and_removed() {
 fn every_cookie_is_taken_and_dots_have_theirs() {
     let memory = Memory::default();
     let share = make(&memory);
-    let tree_top = share.tree(Wait::May).top().expect("a top");
+    let tree_top = share.tree(Wait::May).expect("usable").top().expect("a top");
     change(&share, tree_top, &(0..200).collect::<Vec<_>>(), true, &mut 10_000_000);
-    let tree = share.tree(Wait::May);
+    let tree = share.tree(Wait::May).expect("usable");
     let mut cookies = Vec::new();
     let mut tell = |entry: crate::share::Listed<'_>| {
         cookies.push(entry.cookie);
@@ -114,7 +114,7 @@ proptest! {
         let memory = Memory::default();
         let share = make(&memory);
         let root = Credentials::root();
-        let top = share.tree(Wait::May).top().expect("a top");
+        let top = share.tree(Wait::May).expect("usable").top().expect("a top");
         let mut now = 10_000_000;
         change(&share, top, &(0..stay).collect::<Vec<_>>(), true, &mut now);
         // Others come and go; none comes twice.
@@ -126,7 +126,8 @@ proptest! {
         let mut cookie = 0;
         loop {
             let mut room = at_once;
-            let is_end = share.tree(Wait::May).read_directory(&root, top, cookie, &mut |entry| {
+            let tree = share.tree(Wait::May).expect("usable");
+            let is_end = tree.read_directory(&root, top, cookie, &mut |entry| {
                 if room == 0 {
                     return false;
                 }
@@ -135,6 +136,7 @@ proptest! {
                 assert!(seen.insert(entry.name.to_vec(), entry.inode).is_none(), "listed twice");
                 true
             });
+            drop(tree);
             if is_end.expect("listed") {
                 break;
             }
@@ -164,27 +166,36 @@ fn an_entry_that_is_replaced_by_a_rename_keeps_its_cookie() {
     let memory = Memory::default();
     let share = make(&memory);
     let root = Credentials::root();
-    let top = share.tree(Wait::May).top().expect("a top");
+    let top = share.tree(Wait::May).expect("usable").top().expect("a top");
     for names in [10, 1000] {
         let all: Vec<u32> = (0..names).collect();
         change(&share, top, &all, true, &mut 10_000_000);
         let cookie_of = |wanted: &[u8]| {
             let mut cookie = 0;
-            let found = share.tree(Wait::May).read_directory(&root, top, 0, &mut |entry| {
-                cookie = entry.cookie;
-                entry.name != wanted
-            });
+            let found = share.tree(Wait::May).expect("usable").read_directory(
+                &root,
+                top,
+                0,
+                &mut |entry| {
+                    cookie = entry.cookie;
+                    entry.name != wanted
+                },
+            );
             assert!(!found.expect("listed"));
             cookie
         };
         let before = cookie_of(&name(5));
-        let mut transaction = share.begin(Wait::May);
+        let mut transaction = share.begin(Wait::May).expect("usable");
         let (from, to) = (name(4), name(5));
         let place = |name| Place { directory: top, name };
         transaction.rename(&caller(&root, 1), place(&from), place(&to)).expect("renamed");
         transaction.commit().expect("it is written");
         assert_eq!(cookie_of(&name(5)), before);
-        let gone = share.tree(Wait::May).look_up(&root, top, &from).expect_err("it was moved");
+        let gone = share
+            .tree(Wait::May)
+            .expect("usable")
+            .look_up(&root, top, &from)
+            .expect_err("it was moved");
         assert_eq!(gone.kind, ErrorKind::NotFound);
         assert_sound(&share);
         let rest: Vec<u32> = all.into_iter().filter(|number| *number != 4).collect();

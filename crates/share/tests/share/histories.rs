@@ -6,7 +6,7 @@ use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptes
 use crate::memory::Memory;
 use crate::model::{Model, Op};
 use crate::share::{Share, Wait};
-use crate::world::{CACHE_BLOCKS, START, apply, assert_past, assert_sound, compare, make};
+use crate::world::{START, apply, assert_past, assert_sound, compare, make, opening, random};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -88,7 +88,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// Applies operations to both.
 fn run(share: &Share<&Memory>, model: &mut Model, now: &mut u64, ops: &[Op], how: &Step) {
     let mut after = model.clone();
-    let mut transaction = share.begin(Wait::May);
+    let mut transaction = share.begin(Wait::May).expect("usable");
     for op in ops {
         *now += 10;
         let expected = after.apply(op, *now);
@@ -122,16 +122,16 @@ fn play(steps: &[Step]) {
             Step::Commit(ops) | Step::GiveUp(ops) | Step::Fail(ops) => {
                 run(&share, &mut model, &mut now, ops, step);
             }
-            Step::Open => share = Share::open(&memory, CACHE_BLOCKS).expect("it is there"),
+            Step::Open => share = Share::open(&memory, opening()).expect("it is there"),
             Step::Revert(index) => {
                 let moment = 1 + index.index(moments.len() - 1);
                 memory.revert(moment);
-                share.reload().expect("it is there");
+                share.reload(random()).expect("it is there");
                 model = moments[moment].clone();
             }
         }
         moments.resize(memory.moments() + 1, model.clone());
-        compare(&share.tree(Wait::May), &model);
+        compare(&share.tree(Wait::May).expect("usable"), &model);
         assert_sound(&share);
     }
     for (moment, model) in moments.iter().enumerate().skip(1) {

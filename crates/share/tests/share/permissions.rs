@@ -29,7 +29,7 @@ struct Tried<'m> {
 impl<'m> Tried<'m> {
     fn new(memory: &'m Memory) -> Tried<'m> {
         let share = make(memory);
-        let top = share.tree(Wait::May).top().expect("a top");
+        let top = share.tree(Wait::May).expect("usable").top().expect("a top");
         Tried { share, top }
     }
 
@@ -37,7 +37,7 @@ impl<'m> Tried<'m> {
         &self,
         update: impl FnOnce(&mut Transaction<'_, 'd, &'m Memory>) -> Result<T>,
     ) -> Outcome<T> {
-        let mut transaction = self.share.begin(Wait::May);
+        let mut transaction = self.share.begin(Wait::May).expect("usable");
         let done = update(&mut transaction).map_err(|error| error.kind);
         transaction.commit().expect("it is written");
         assert_sound(&self.share);
@@ -61,7 +61,7 @@ impl<'m> Tried<'m> {
     }
 
     fn mode_of(&self, id: FileId) -> u16 {
-        self.share.tree(Wait::May).attributes(id).expect("it is there").mode
+        self.share.tree(Wait::May).expect("usable").attributes(id).expect("it is there").mode
     }
 
     fn read(&self, user: &Credentials, id: FileId) -> Outcome {
@@ -94,7 +94,8 @@ fn the_mode_says_who_reads_writes_and_lists() {
     ] {
         assert_eq!(t.read(who, file).is_ok(), may_read, "{who:?}");
         assert_eq!(t.write(who, file).is_ok(), may_write, "{who:?}");
-        let access = t.share.tree(Wait::May).access(who, file).expect("it is there");
+        let access =
+            t.share.tree(Wait::May).expect("usable").access(who, file).expect("it is there");
         assert_eq!((access.has(Access::READ), access.has(Access::MODIFY)), (may_read, may_write));
     }
     assert_eq!(t.read(&other, file), DENIED);
@@ -102,16 +103,21 @@ fn the_mode_says_who_reads_writes_and_lists() {
     t.set(&owner, file, mode(0o401)).expect("the owner may");
     assert_eq!(t.write(&owner, file), Ok(()));
     assert_eq!((t.read(&other, file), t.write(&other, file)), (Ok(()), DENIED));
-    let access = t.share.tree(Wait::May).access(&root, file).expect("it is there");
+    let access = t.share.tree(Wait::May).expect("usable").access(&root, file).expect("it is there");
     assert!(access.has(Access::EXECUTE));
     t.set(&owner, file, mode(0o600)).expect("the owner may");
     assert!(
-        !t.share.tree(Wait::May).access(&root, file).expect("it is there").has(Access::EXECUTE)
+        !t.share
+            .tree(Wait::May)
+            .expect("usable")
+            .access(&root, file)
+            .expect("it is there")
+            .has(Access::EXECUTE)
     );
 
     let closed = t.directory(&owner, open, "closed", 0o710);
     t.file(&owner, closed, "in", 0o666).expect("it is made");
-    let tree = t.share.tree(Wait::May);
+    let tree = t.share.tree(Wait::May).expect("usable");
     let look_up = |who| tree.look_up(who, closed, b"in").map(drop).map_err(|error| error.kind);
     let list = |who| {
         let listed = tree.read_directory(who, closed, 0, &mut |_| true);
@@ -157,7 +163,8 @@ fn only_the_owner_and_root_change_modes_and_only_root_gives_away() {
     };
     assert_eq!(special(&owner, Special::CharacterDevice(1, 3)), NOT_PERMITTED);
     assert_eq!(special(&root, Special::CharacterDevice(1, 3)), Ok(()));
-    let found = t.share.tree(Wait::May).look_up(&root, open, b"node").expect("it is made");
+    let found =
+        t.share.tree(Wait::May).expect("usable").look_up(&root, open, b"node").expect("it is made");
     assert_eq!(found.device, (1, 3));
 }
 
@@ -192,7 +199,7 @@ fn a_directory_with_setgid_hands_its_group_down_and_a_sticky_one_keeps_names() {
     t.set(&root, shared, group).expect("root may");
     let file = t.file(&one, shared, "file", 0o666).expect("it is made");
     let below = t.directory(&one, shared, "below", 0o755);
-    let tree = t.share.tree(Wait::May);
+    let tree = t.share.tree(Wait::May).expect("usable");
     let [file, below] = [file, below].map(|id| tree.attributes(id).expect("it is there"));
     drop(tree);
     assert_eq!((file.gid, file.mode, below.gid, below.mode), (55, 0o666, 55, 0o2755));
@@ -222,8 +229,18 @@ fn a_directory_moves_elsewhere_only_by_those_who_may_write_it() {
     assert_eq!(rename(&two, place(open, b"moved"), place(to, b"moved")), DENIED);
     assert_eq!(rename(&two, place(open, b"moved"), place(open, b"other")), Ok(()));
     assert_eq!(rename(&one, place(open, b"other"), place(to, b"moved")), Ok(()));
-    let found = t.share.tree(Wait::May).look_up(&root, to, b"moved").expect("it was moved");
-    let above = t.share.tree(Wait::May).look_up(&root, found.id, b"..").expect("it has one");
+    let found = t
+        .share
+        .tree(Wait::May)
+        .expect("usable")
+        .look_up(&root, to, b"moved")
+        .expect("it was moved");
+    let above = t
+        .share
+        .tree(Wait::May)
+        .expect("usable")
+        .look_up(&root, found.id, b"..")
+        .expect("it has one");
     assert_eq!(above.id, to);
 }
 
@@ -240,7 +257,7 @@ fn times_are_set_by_the_owner_and_to_now_by_writers() {
     assert_eq!(t.set(&writer, file, set(SetTime::Now)), Ok(()));
     assert_eq!(t.set(&user(12, 12, &[]), file, set(SetTime::Now)), DENIED);
     assert_eq!(t.set(&owner, file, set(SetTime::To(old))), Ok(()));
-    let found = t.share.tree(Wait::May).attributes(file).expect("it is there");
+    let found = t.share.tree(Wait::May).expect("usable").attributes(file).expect("it is there");
     assert_eq!(found.modified, old);
     assert!(found.changed > found.created);
 

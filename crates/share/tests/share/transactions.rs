@@ -11,7 +11,7 @@ use crate::share::{
     Create, Credentials, ErrorKind, Operation, Past, Place, Procedure, SetAttributes, Share, Tree,
     Wait,
 };
-use crate::world::{CACHE_BLOCKS, assert_sound, caller, make, spec};
+use crate::world::{CACHE_BLOCKS, assert_sound, caller, make, opening, random, spec};
 
 fn mode(mode: u16) -> SetAttributes {
     SetAttributes { mode: Some(mode), ..SetAttributes::default() }
@@ -19,7 +19,7 @@ fn mode(mode: u16) -> SetAttributes {
 
 fn create(share: &Share<&Memory>, name: &[u8], now: u64) -> FileId {
     let root = Credentials::root();
-    let mut transaction = share.begin(Wait::May);
+    let mut transaction = share.begin(Wait::May).expect("usable");
     let top = transaction.top().expect("a top");
     let (set, caller) = (mode(0o644), caller(&root, now));
     let made = transaction.create(&caller, top, name, Create::Guarded(&set)).expect("it is made");
@@ -29,7 +29,7 @@ fn create(share: &Share<&Memory>, name: &[u8], now: u64) -> FileId {
 
 fn remove(share: &Share<&Memory>, name: &[u8]) {
     let root = Credentials::root();
-    let mut transaction = share.begin(Wait::May);
+    let mut transaction = share.begin(Wait::May).expect("usable");
     let top = transaction.top().expect("a top");
     transaction.remove(&caller(&root, 1), top, name).expect("it is removed");
     transaction.commit().expect("it is written");
@@ -41,7 +41,7 @@ fn an_update_that_fails_leaves_the_others_and_nothing_of_itself() {
     let share = make(&memory);
     let root = Credentials::root();
     let caller = caller(&root, 1);
-    let mut transaction = share.begin(Wait::May);
+    let mut transaction = share.begin(Wait::May).expect("usable");
     let top = transaction.top().expect("a top");
     let set = mode(0o755);
     let d = transaction.make_directory(&caller, top, b"d", &set).expect("it is made").id;
@@ -69,8 +69,8 @@ fn a_transaction_without_changes_writes_nothing() {
     let id = create(&share, b"f", 1);
     let moments = memory.moments();
     let root = Credentials::root();
-    let mut transaction = share.try_begin(Wait::May).expect("none is under way");
-    assert!(share.try_begin(Wait::May).is_none(), "one is under way");
+    let mut transaction = share.try_begin(Wait::May).expect("usable").expect("none is under way");
+    assert!(share.try_begin(Wait::May).expect("usable").is_none(), "one is under way");
     let top = transaction.top().expect("a top");
     transaction.remove(&caller(&root, 1), top, b"none").expect_err("there is none");
     transaction.write(&caller(&root, 1), id, 0, b"").expect("nothing is written");
@@ -91,7 +91,7 @@ fn a_full_transaction_says_so_and_what_is_in_it_is_written() {
     let id = create(&share, b"f", 1);
     let root = Credentials::root();
     let megabyte = vec![9; 1 << 20];
-    let mut transaction = share.begin(Wait::May);
+    let mut transaction = share.begin(Wait::May).expect("usable");
     let mut written = 0;
     let full = loop {
         match transaction.write(&caller(&root, 1), id, written << 20, &megabyte) {
@@ -101,15 +101,18 @@ fn a_full_transaction_says_so_and_what_is_in_it_is_written() {
     };
     assert_eq!((full, written), (ErrorKind::TransactionFull, 30));
     transaction.commit().expect("it is written");
-    assert_eq!(share.tree(Wait::May).attributes(id).expect("it is there").size, 30 << 20);
+    assert_eq!(
+        share.tree(Wait::May).expect("usable").attributes(id).expect("it is there").size,
+        30 << 20
+    );
     // The same bytes again take no more room.
-    let mut transaction = share.begin(Wait::May);
+    let mut transaction = share.begin(Wait::May).expect("usable");
     for _ in 0..100 {
         transaction.write(&caller(&root, 1), id, 0, &megabyte).expect("there is room");
     }
     transaction.commit().expect("it is written");
     let huge = vec![0; 8000 * 4096];
-    let mut transaction = share.begin(Wait::May);
+    let mut transaction = share.begin(Wait::May).expect("usable");
     let error = transaction.write(&caller(&root, 1), id, 0, &huge).expect_err("it never fits");
     assert_eq!(error.kind, ErrorKind::Invalid);
     // Small updates come to the end as well.
@@ -130,19 +133,19 @@ fn a_full_transaction_says_so_and_what_is_in_it_is_written() {
 fn who_does_not_wait_is_told_and_nothing_is_left_behind() {
     let memory = Memory::default();
     let id = create(&make(&memory), b"f", 1);
-    let share = Share::open(&memory, CACHE_BLOCKS).expect("it is there");
+    let share = Share::open(&memory, opening()).expect("it is there");
     let root = Credentials::root();
     memory.is_slow.store(true, Ordering::Relaxed);
     let mut buffer = [0; 10];
     let waits = share.read(&root, id, 0, &mut buffer, Wait::MayNot).expect_err("not in memory");
     assert_eq!(waits.kind, ErrorKind::WouldWait);
-    let mut transaction = share.begin(Wait::MayNot);
+    let mut transaction = share.begin(Wait::MayNot).expect("usable");
     let waits = transaction.write(&caller(&root, 1), id, 0, b"bytes").expect_err("not in memory");
     assert_eq!((waits.kind, transaction.operations()), (ErrorKind::WouldWait, 0));
     drop(transaction);
     share.read(&root, id, 0, &mut buffer, Wait::May).expect("it is read");
     share.read(&root, id, 0, &mut buffer, Wait::MayNot).expect("it is in memory now");
-    let mut transaction = share.begin(Wait::MayNot);
+    let mut transaction = share.begin(Wait::MayNot).expect("usable");
     transaction.write(&caller(&root, 1), id, 0, b"bytes").expect("it is in memory");
     transaction.commit().expect("it is written");
 }
@@ -157,7 +160,7 @@ fn no_two_objects_ever_have_one_number_and_one_generation() {
         let first = create(&share, b"a", 1);
         assert!(seen.insert(first), "{first:?} again");
         // Made and removed and made again in one transaction.
-        let mut transaction = share.begin(Wait::May);
+        let mut transaction = share.begin(Wait::May).expect("usable");
         let top = transaction.top().expect("a top");
         let (set, caller) = (mode(0o644), caller(&root, 1));
         for _ in 0..4 {
@@ -167,11 +170,12 @@ fn no_two_objects_ever_have_one_number_and_one_generation() {
         }
         transaction.commit().expect("it is written");
         remove(&share, b"a");
-        let stale = share.tree(Wait::May).attributes(first).expect_err("it is gone");
+        let stale =
+            share.tree(Wait::May).expect("usable").attributes(first).expect_err("it is gone");
         assert_eq!(stale.kind, ErrorKind::Stale);
         if turn % 3 == 0 {
             memory.revert(1);
-            share.reload().expect("it is there");
+            share.reload(random()).expect("it is there");
             assert_eq!(share.statistics().inodes, 1);
         }
         assert_sound(&share);
@@ -186,7 +190,7 @@ fn times_of_changes_rise_whatever_the_clock_does() {
     let mut last = WallTime::EPOCH;
     for (number, now) in [5_000_000, 5_000_000, 3, u64::MAX / 2, 7, 0].into_iter().enumerate() {
         let id = create(&share, &[b'a' + number as u8], now);
-        let tree = share.tree(Wait::May);
+        let tree = share.tree(Wait::May).expect("usable");
         for id in [id, tree.top().expect("a top")] {
             assert!(tree.attributes(id).expect("it is there").changed > last);
         }
@@ -201,7 +205,7 @@ fn records_say_who_did_what_to_which_and_what_was_before() {
     let user = Credentials { uid: 0, gid: 5, groups: vec![6, 7] };
     let from = crate::share::Caller { client: 99, xid: 3, ..caller(&user, 9_000_000) };
     let seq = memory_seq(&memory);
-    let mut t = share.begin(Wait::May);
+    let mut t = share.begin(Wait::May).expect("usable");
     let top = t.top().expect("a top");
     let f = t.create(&from, top, b"f", Create::Guarded(&mode(0o644))).expect("made").id;
     let g = t.create(&from, top, b"g", Create::Guarded(&mode(0o600))).expect("made").id;
@@ -254,7 +258,7 @@ fn the_last_block_of_a_long_log_is_found_again() {
     let mut numbers = 1;
     // Beyond the first block of the log that the root names.
     while share.last_log_block() < 4096 + 5 {
-        let mut transaction = share.begin(Wait::May);
+        let mut transaction = share.begin(Wait::May).expect("usable");
         for _ in 0..3000 {
             numbers += 1;
             let set = mode(numbers as u16 % 512);
@@ -262,7 +266,7 @@ fn the_last_block_of_a_long_log_is_found_again() {
         }
         transaction.commit().expect("it is written");
     }
-    let opened = Share::open(&memory, CACHE_BLOCKS).expect("it is there");
+    let opened = Share::open(&memory, opening()).expect("it is there");
     assert_eq!(opened.last_log_block(), share.last_log_block());
     assert_eq!(opened.statistics(), share.statistics());
     assert_eq!(opened.statistics().operations, numbers);
@@ -287,10 +291,10 @@ fn the_last_block_of_a_long_log_is_found_again() {
 #[test]
 fn a_share_is_made_once() {
     let memory = Memory::default();
-    let missing = Share::open(&memory, CACHE_BLOCKS).err().expect("there is none");
+    let missing = Share::open(&memory, opening()).err().expect("there is none");
     assert_eq!(missing.kind, ErrorKind::NotFound);
     make(&memory);
-    let again = Share::make(&memory, &spec(), CACHE_BLOCKS).err().expect("there is one");
+    let again = Share::make(&memory, &spec(), opening()).err().expect("there is one");
     assert_eq!(again.kind, ErrorKind::Exists);
     assert_eq!(Past::open(memory.at(0), 10).err().map(|e| e.kind), Some(ErrorKind::NotFound));
 }
@@ -319,12 +323,12 @@ fn a_read_beside_transactions_never_sees_the_bytes_of_another_file() {
         let size = SetAttributes { size: Some(0), ..SetAttributes::default() };
         for turn in 0..2000 {
             let (id, bytes) = if turn % 2 == 0 { (a, &ones) } else { (b, &twos) };
-            let mut transaction = share.begin(Wait::May);
+            let mut transaction = share.begin(Wait::May).expect("usable");
             for id in [a, b] {
                 transaction.set_attributes(&caller(&root, 1), id, &size, None).expect("cut");
             }
             transaction.commit().expect("it is written");
-            let mut transaction = share.begin(Wait::May);
+            let mut transaction = share.begin(Wait::May).expect("usable");
             transaction.write(&caller(&root, 1), id, 0, bytes).expect("it is written");
             transaction.commit().expect("it is written");
         }

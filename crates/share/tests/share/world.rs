@@ -1,6 +1,7 @@
 //! A share and its model, side by side: what is done to one is done to the other.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use format::share::place::{DATA_FIRST, INODES_FIRST};
 use units::{FileId, Inode, WallTime};
@@ -9,8 +10,8 @@ use crate::memory::Memory;
 use crate::model::{Kind, Model, Op, ROOT, split};
 use crate::share::check::check;
 use crate::share::{
-    Caller, Create, Credentials, ErrorKind, FileKind, Past, Place, Present, SetAttributes, SetTime,
-    Share, ShareSpec, Special, State, Transaction, Tree, Wait,
+    Caller, Create, Credentials, ErrorKind, FileKind, Opening, Past, Place, Present, SetAttributes,
+    SetTime, Share, ShareSpec, Special, State, Transaction, Tree, Wait,
 };
 
 pub const START: u64 = 1_000_000;
@@ -27,8 +28,18 @@ pub fn spec() -> ShareSpec {
     }
 }
 
+/// Another number each time.
+pub fn random() -> u64 {
+    static COUNT: AtomicU64 = AtomicU64::new(1);
+    COUNT.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+pub fn opening() -> Opening {
+    Opening { incarnation: random(), cache_blocks_max: CACHE_BLOCKS }
+}
+
 pub fn make(memory: &Memory) -> Share<&Memory> {
-    Share::make(memory, &spec(), CACHE_BLOCKS).expect("the memory is empty")
+    Share::make(memory, &spec(), opening()).expect("the memory is empty")
 }
 
 pub fn caller(user: &Credentials, now: u64) -> Caller<'_> {
@@ -220,7 +231,7 @@ fn compare_bytes<T: Tree>(tree: &T, id: FileId, bytes: &crate::model::Bytes) {
 
 /// Asserts that nothing is wrong with a share, and that memory holds what its counters say.
 pub fn assert_sound(share: &Share<&Memory>) {
-    let tree = share.tree(Wait::May);
+    let tree = share.tree(Wait::May).expect("usable");
     assert_eq!(check(&tree, tree.state()).expect("it is read"), []);
     let blocks = share.present().data_blocks();
     let inodes = blocks.iter().filter(|b| (INODES_FIRST..INODES_FIRST * 2).contains(*b)).count();
