@@ -1,6 +1,8 @@
 //! Damaged blocks: an error for what needs them, a finding of `check`, and never a panic.
 
-use format::share::place::{DATA_FIRST, INODES_FIRST};
+use std::collections::BTreeMap;
+
+use format::share::place::{DATA_FIRST, INODES_FIRST, LOG_FIRST};
 use proptest::prelude::{ProptestConfig, any, proptest};
 use proptest::sample::Index;
 use units::Inode;
@@ -8,7 +10,7 @@ use units::Inode;
 use crate::memory::Memory;
 use crate::model::{Model, Op};
 use crate::share::check::check;
-use crate::share::{Credentials, ErrorKind, Opening, Share, Tree, Wait};
+use crate::share::{Credentials, ErrorKind, Opening, Past, Share, Tree, Wait};
 use crate::world::{self, START, apply, list, make};
 
 /// With a cache so small that most blocks are read again.
@@ -168,36 +170,120 @@ fn check_sees_what_is_wrong_between_blocks() {
     }
 }
 
+#[test]
+fn a_share_whose_log_is_damaged_or_that_has_more_features_is_read_only() {
+    let memory = built();
+    let share = Share::open(&memory, opening()).expect("it is there");
+    let last = LOG_FIRST + share.last_log_block();
+    drop(share);
+    type Change = fn(&mut [u8; 4096]);
+    // Those in the middle, and the first once it is zeros, are not needed to find the last.
+    let cases: [(u64, Change, bool); 5] = [
+        (last, |bytes| bytes[60] = 1, true),
+        (LOG_FIRST, |bytes| bytes[0] = 1, true),
+        (LOG_FIRST, |bytes| bytes.fill(0), false),
+        (LOG_FIRST + 5, |bytes| bytes[40] = 0xff, false),
+        (0, |bytes| bytes[72] = 1, true),
+    ];
+    for (block, change, is_seen) in cases {
+        let memory = memory.clone();
+        memory.damage(block, change);
+        let opened = Share::open(&memory, opening()).expect("it is there");
+        let past = Past::open(memory.at(memory.moments()), 10).expect("it is there");
+        let error = opened.begin(Wait::May).err().map(|error| error.kind);
+        assert_eq!(error, is_seen.then_some(ErrorKind::ReadOnly), "block {block}");
+        let tree = opened.tree(Wait::May).expect("usable");
+        let top = tree.top().expect("a top");
+        assert!(list(&tree, top).len() > 4);
+        assert_eq!(list(&tree, top), list(&past.tree(Wait::May), top));
+    }
+}
+
+#[test]
+fn numbers_on_a_damaged_stack_are_not_given_out() {
+    let memory = built();
+    let share = Share::open(&memory, opening()).expect("it is there");
+    let tree = share.tree(Wait::May).expect("usable");
+    let top = tree.top().expect("a top");
+    let root = Credentials::root();
+    let small = tree.look_up(&root, top, b"small").expect("it is there").id;
+    let free = tree.state().free;
+    drop(tree);
+    assert!(free[0].height > 2 && free[1].height > 2);
+    let create = |memory: &Memory| {
+        let share = Share::open(memory, opening()).expect("it is there");
+        let make = Op::Create("new".into());
+        let op = Op::Write("new".into(), 0, vec![1; 9000]);
+        let mut transaction = share.begin(Wait::May).expect("usable");
+        let made = apply(&mut transaction, &make, START * 2);
+        let done = made.and_then(|()| apply(&mut transaction, &op, START * 2));
+        let new = transaction.look_up(&root, top, b"new").map(|found| found.id.inode.0);
+        assert!(transaction.look_up(&root, top, b"small").is_ok_and(|found| found.id == small));
+        (done, new.ok())
+    };
+    let [inodes, slabs] = [1 << 36, (1 << 36) + (1 << 31)];
+    // An inode that is in use, one that never was given out, none; no slab.
+    for number in [small.inode.0, free[0].next + 1, 0, u64::MAX] {
+        let memory = memory.clone();
+        for block in [inodes, slabs] {
+            memory.damage(block, |bytes| {
+                bytes[16..].chunks_exact_mut(8).for_each(|slot| {
+                    slot.copy_from_slice(&number.to_le_bytes());
+                });
+            });
+        }
+        assert_eq!(create(&memory), (Ok(()), Some(free[0].next)), "{number}");
+    }
+    memory.damage(inodes, |bytes| bytes.fill(0));
+    assert_eq!(create(&memory), (Err(ErrorKind::Corrupt), None));
+}
+
+/// The kinds of blocks of structures: those of each.
+fn kinds(memory: &Memory) -> Vec<Vec<u64>> {
+    let mut kinds: BTreeMap<Vec<u8>, Vec<u64>> = BTreeMap::new();
+    for block in memory.data_blocks() {
+        let mut bytes = [0; 4096];
+        crate::share::Blocks::read(memory, block, &mut bytes, Wait::May).expect("it is read");
+        // Inodes by kind and flags, nodes by level.
+        let more = match &bytes[..4] {
+            b"HSIN" => &bytes[24..26],
+            b"HSDN" => &bytes[28..29],
+            _ => &[],
+        };
+        if bytes.starts_with(b"HS") {
+            kinds.entry([&bytes[..4], more].concat()).or_default().push(block);
+        }
+    }
+    assert!(kinds.len() >= 9, "{:?}", kinds.keys());
+    kinds.into_values().collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_bytes_make_a_panic(
         changes in proptest::collection::vec(
-            (any::<Index>(), any::<Index>(), any::<u8>()),
+            (any::<Index>(), any::<Index>(), any::<Index>(), any::<u8>()),
             1..12,
         ),
         near in any::<bool>(),
-        swap in any::<Option<(Index, Index)>>(),
+        swap in any::<Option<(Index, Index, Index, Index)>>(),
     ) {
         thread_local! { static BUILT: Memory = built(); }
         let memory = BUILT.with(Clone::clone);
-        // Mostly structures: blocks of data would take most of the hits.
-        let mut blocks = memory.data_blocks();
-        blocks.retain(|block| {
-            let mut bytes = [0; 4096];
-            let read = crate::share::Blocks::read(&memory, *block, &mut bytes, Wait::May);
-            read.is_ok() && bytes.starts_with(b"HS")
-        });
-        for (block, at, byte) in &changes {
-            let at = at.index(if near { 520 } else { 4096 });
-            memory.damage(blocks[block.index(blocks.len())], |bytes| bytes[at] = *byte);
+        // The kind first: most blocks are inodes of files.
+        let kinds = kinds(&memory);
+        let pick = |kind: &Index, block: &Index| *block.get(&kind.get(&kinds)[..]);
+        for (kind, block, at, byte) in &changes {
+            let at = at.index(if near { 620 } else { 4096 });
+            memory.damage(pick(kind, block), |bytes| bytes[at] = *byte);
         }
-        if let Some((from, to)) = swap {
+        if let Some((kind, from, other_kind, to)) = swap {
             let mut other = [0; 4096];
-            let from = blocks[from.index(blocks.len())];
+            let from = pick(&kind, &from);
             crate::share::Blocks::read(&memory, from, &mut other, Wait::May).expect("read");
-            memory.damage(blocks[to.index(blocks.len())], |bytes| {
+            memory.damage(pick(&other_kind, &to), |bytes| {
                 // It says that it is here, so that what it says otherwise is looked at.
                 bytes[16..].copy_from_slice(&other[16..]);
             });

@@ -202,3 +202,31 @@ fn an_entry_that_is_replaced_by_a_rename_keeps_its_cookie() {
         change(&share, top, &rest, false, &mut 20_000_000);
     }
 }
+
+#[test]
+fn a_directory_moves_below_4096_others_at_most() {
+    let memory = Memory::default();
+    let share = make(&memory);
+    let root = Credentials::root();
+    let caller = caller(&root, 10_000_000);
+    let set = SetAttributes::default();
+    let top = share.tree(Wait::May).expect("usable").top().expect("a top");
+    let mut at = top;
+    for _ in 0..5 {
+        let mut transaction = share.begin(Wait::May).expect("usable");
+        for _ in 0..820 {
+            at = transaction.make_directory(&caller, at, b"d", &set).expect("it is made").id;
+        }
+        transaction.commit().expect("it is written");
+    }
+    let mut transaction = share.begin(Wait::May).expect("usable");
+    let place = |directory, name| Place { directory, name };
+    transaction.make_directory(&caller, top, b"moved", &set).expect("it is made");
+    transaction.make_directory(&caller, at, b"here", &set).expect("it is made");
+    let far = transaction.rename(&caller, place(top, b"moved"), place(at, b"moved"));
+    assert_eq!(far.expect_err("too deep").kind, ErrorKind::NameTooLong);
+    transaction.rename(&caller, place(at, b"here"), place(at, b"there")).expect("its own place");
+    transaction.rename(&caller, place(at, b"there"), place(top, b"there")).expect("up is near");
+    transaction.commit().expect("it is written");
+    assert_sound(&share);
+}

@@ -199,6 +199,9 @@ fn a_directory_with_setgid_hands_its_group_down_and_a_sticky_one_keeps_names() {
     t.set(&root, shared, group).expect("root may");
     let file = t.file(&one, shared, "file", 0o666).expect("it is made");
     let below = t.directory(&one, shared, "below", 0o755);
+    // Not in its group, and asking for setgid by itself.
+    let asked = t.directory(&one, shared, "asked", 0o2755);
+    assert_eq!(t.mode_of(asked), 0o2755);
     let tree = t.share.tree(Wait::May).expect("usable");
     let [file, below] = [file, below].map(|id| tree.attributes(id).expect("it is there"));
     drop(tree);
@@ -284,6 +287,13 @@ fn an_exclusive_create_is_known_again_until_attributes_are_set() {
     assert_eq!(create(*b"verifier"), Ok(made));
     assert_eq!(create(*b"another!"), Err(ErrorKind::Exists));
     assert_eq!(t.write(&owner, made.id), Ok(()));
+    assert_eq!(create(*b"verifier").map(|again| again.id), Ok(made.id));
+    // Nothing that is set is no change, and nobody needs a right for it.
+    let attributes =
+        || t.share.tree(Wait::May).expect("usable").attributes(made.id).expect("there");
+    let before = attributes();
+    assert_eq!(t.set(&user(99, 99, &[]), made.id, SetAttributes::default()), Ok(()));
+    assert_eq!(attributes(), before);
     assert_eq!(create(*b"verifier").map(|again| again.id), Ok(made.id));
     t.set(&owner, made.id, mode(0o600)).expect("the owner may");
     assert_eq!(create(*b"verifier"), Err(ErrorKind::Exists));

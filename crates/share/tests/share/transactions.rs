@@ -4,12 +4,15 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use format::share::log::log_block;
+use format::share::place::LOG_BLOCKS;
+use format::share::root::ShareRoot;
 use units::{FileId, Seq, WallTime};
 
 use crate::memory::Memory;
 use crate::share::{
-    Create, Credentials, ErrorKind, Operation, Past, Place, Procedure, SetAttributes, Share, Tree,
-    Wait,
+    BlockWrite, Create, Credentials, ErrorKind, LogBlock, Operation, Past, Place, Present,
+    Procedure, SetAttributes, Share, Tree, Wait,
 };
 use crate::world::{CACHE_BLOCKS, assert_sound, caller, make, opening, random, spec};
 
@@ -194,7 +197,11 @@ fn times_of_changes_rise_whatever_the_clock_does() {
         for id in [id, tree.top().expect("a top")] {
             assert!(tree.attributes(id).expect("it is there").changed > last);
         }
-        last = tree.attributes(id).expect("it is there").changed;
+        let found = tree.attributes(id).expect("it is there");
+        // A jump of the clock spoils no other times.
+        let now = WallTime::from_nanos(now);
+        assert_eq!([found.created, found.modified, found.accessed], [now; 3]);
+        last = found.changed;
     }
 }
 
@@ -215,6 +222,8 @@ fn records_say_who_did_what_to_which_and_what_was_before() {
     t.rename(&from, place(b"f"), place(b"g")).expect("renamed");
     t.set_attributes(&from, f, &mode(0o600), None).expect("set");
     t.remove(&from, top, b"h").expect("removed");
+    let cut = SetAttributes { size: Some(2), ..mode(0o777) };
+    t.create(&from, top, b"g", Create::Unchecked(&cut)).expect("cut");
     t.commit().expect("it is written");
     let block = share.log_block(share.last_log_block()).expect("read").expect("there");
     let found: Vec<Operation<'_>> = block.operations().collect();
@@ -227,6 +236,7 @@ fn records_say_who_did_what_to_which_and_what_was_before() {
         Procedure::Rename,
         Procedure::SetAttributes,
         Procedure::Remove,
+        Procedure::Create,
     ];
     assert_eq!(procedures, expected);
     for (operation, number) in found.iter().zip(1..) {
@@ -236,7 +246,13 @@ fn records_say_who_did_what_to_which_and_what_was_before() {
         assert_ne!(origin.groups_hash, 0);
     }
     assert!(found.windows(2).all(|pair| pair[0].time < pair[1].time));
-    let [create, _, write, link, rename, set, remove] = &found[..] else { panic!("seven") };
+    let [create, _, write, link, rename, set, remove, open] = &found[..] else { panic!("eight") };
+    assert_eq!((create.before, create.range), (None, None));
+    assert_eq!((open.object, open.other, open.name), (top, Some(f), &b"g"[..]));
+    assert_eq!(
+        (open.range, open.before.map(|b| (b.size, b.mode))),
+        (Some((2, 0)), Some((4101, 0o600)))
+    );
     assert_eq!((create.object, create.other, create.name), (top, Some(f), &b"f"[..]));
     assert_eq!((write.object, write.range), (f, Some((4096, 5))));
     assert_eq!(write.before.map(|before| before.size), Some(0));
@@ -285,6 +301,59 @@ fn the_last_block_of_a_long_log_is_found_again() {
         let past = Past::open(memory.at(moment), CACHE_BLOCKS).expect("it was there");
         let attributes = past.tree(Wait::May).attributes(id).expect("it was there");
         assert_eq!(attributes.operation, past.state().operation);
+    }
+}
+
+#[test]
+fn the_ring_of_the_log_comes_round() {
+    let memory = Memory::default();
+    let share = make(&memory);
+    let id = create(&share, b"f", 1);
+    let state = *share.tree(Wait::May).expect("usable").state();
+    drop(share);
+    // As if all that had been written: the last thousands of blocks of the first round.
+    let mut root = [0; 4096];
+    crate::share::Blocks::read(&memory, 0, &mut root, Wait::May).expect("it is read");
+    ShareRoot::set_log_hint(&mut root, LOG_BLOCKS - 4096);
+    let address = ShareRoot::decode(&root).expect("a root");
+    let mut blocks = vec![(0, Box::new(root))];
+    for number in LOG_BLOCKS - 4096..LOG_BLOCKS - 1 {
+        let block = log_block(number);
+        blocks.push((block, LogBlock::new(number, state).encode(address.address(block))));
+    }
+    let writes =
+        blocks.iter().map(|(block, bytes)| BlockWrite::Data { block: *block, bytes: &bytes[..] });
+    memory.write_whole(&writes.collect::<Vec<_>>()).expect("it is written");
+
+    let share = Share::open(&memory, opening()).expect("it is there");
+    assert_eq!(share.last_log_block(), LOG_BLOCKS - 2);
+    let root = Credentials::root();
+    let mut reverts = vec![memory.moments()];
+    let mut set_all = |share: &Share<&Memory>| {
+        let mut transaction = share.begin(Wait::May).expect("usable");
+        for number in 0..100 {
+            let set = mode(number % 512);
+            transaction.set_attributes(&caller(&root, 1), id, &set, None).expect("it is set");
+        }
+        transaction.commit().expect("it is written");
+        reverts.push(memory.moments());
+        let opened = Share::open(&memory, opening()).expect("it is there");
+        assert_eq!(opened.last_log_block(), share.last_log_block());
+        assert_eq!(opened.statistics(), share.statistics());
+        assert_sound(share);
+    };
+    (0..3).for_each(|_| set_all(&share));
+    assert!(share.last_log_block() > LOG_BLOCKS + 3);
+    // The first block of the ring is another one now.
+    assert_eq!(share.log_block(0).expect("it is read"), None);
+    assert!(share.log_block(LOG_BLOCKS).expect("it is read").is_some());
+    for moment in reverts {
+        let before = Past::open(memory.at(moment), CACHE_BLOCKS).expect("it was there");
+        memory.revert(moment);
+        share.reload(random()).expect("it is there");
+        assert_eq!(share.last_log_block(), before.last_log_block());
+        assert_eq!(share.statistics().operations, before.state().operation);
+        assert_sound(&share);
     }
 }
 
