@@ -126,7 +126,8 @@ impl<'d> Changes<'d> {
         self.metas.insert(block, meta);
     }
 
-    fn zero(&mut self, first: u64, count: u64) {
+    /// Blocks become holes.
+    pub fn zero(&mut self, first: u64, count: u64) {
         let blocks: Vec<u64> =
             self.metas.range(first..first + count).map(|(block, _)| *block).collect();
         for block in blocks {

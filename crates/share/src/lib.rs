@@ -11,7 +11,8 @@
 //! - [`Share`]: `make`, `open`, `revert`, `reload`; `tree` and `read` for readers; `begin`,
 //!   `try_begin`.
 //! - [`Transaction`]: `create`, `make_directory`, `make_symlink`, `make_node`, `link`, `remove`,
-//!   `remove_directory`, `rename`, `set_attributes`, `write`; `commit`.
+//!   `remove_directory`, `rename`, `set_attributes`, `write`;
+//!   `forget_log_before`; `commit`.
 //! - [`Past`]: a share at a moment of the past.
 //! - [`Tree`]: `look_up`, `attributes`, `access`, `read`, `read_link`, `read_directory`.
 //! - [`check::check`]: what is wrong with a share.

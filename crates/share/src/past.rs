@@ -46,6 +46,9 @@ impl<B: Blocks> Past<B> {
     /// # Errors
     /// `Corrupt`, `Storage`.
     pub fn log_block(&self, number: u64) -> Result<Option<LogBlock>> {
+        if number < self.last.state.log_first {
+            return Ok(None);
+        }
         read_log_block(&self.blocks, &self.root, number)
     }
 }

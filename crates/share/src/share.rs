@@ -270,7 +270,10 @@ impl<P: Present> Share<P> {
     /// # Errors
     /// `Corrupt`, `Storage`.
     pub fn log_block(&self, number: u64) -> Result<Option<LogBlock>> {
-        let _settled = self.settled.read();
+        let settled = self.settled.read();
+        if number < settled.last.state.log_first {
+            return Ok(None);
+        }
         read_log_block(&self.present, &self.root, number)
     }
 

@@ -12,10 +12,10 @@
 use std::collections::BTreeMap;
 
 use env::RankedGuard;
-use format::share::log::{CLOCK_MAX, LogBlock, State, TIME_MAX, log_block};
+use format::share::log::{CLOCK_MAX, LogBlock, TIME_MAX, log_block};
 use format::share::name_hash;
 use format::share::operation::{Operation, Origin, Procedure};
-use format::share::place::{BLOCK_BYTES, ROOT_BLOCK};
+use format::share::place::{BLOCK_BYTES, LOG_BLOCKS, LOG_FIRST, ROOT_BLOCK};
 use format::share::root::{HINT_BLOCKS, ShareRoot};
 use units::{FileId, Generation, Inode, Seq, WallTime};
 
@@ -56,6 +56,7 @@ pub struct Transaction<'s, 'd, P> {
     /// The sender who made or changed the content of an object, or took a name from it.
     senders: BTreeMap<Inode, (u128, u32)>,
     seq_before: Seq,
+    incarnation: u64,
     generation: Generation,
     blocks_max: usize,
     _turn: RankedGuard<'s, ()>,
@@ -93,11 +94,12 @@ impl<P: Present> Share<P> {
         Ok(Transaction {
             share: self,
             moment: self.moment(wait),
-            changes: Changes::new(State { incarnation, ..last.state }, floors),
+            changes: Changes::new(last.state, floors),
             log: vec![last],
             operations: 0,
             senders: BTreeMap::new(),
             seq_before,
+            incarnation,
             generation: generation(incarnation, seq_before),
             blocks_max: self.present.whole_blocks_max(),
             _turn: turn,
@@ -109,6 +111,24 @@ impl<'s, 'd, P: Present> Transaction<'s, 'd, P> {
     /// How many operations changed something.
     pub fn operations(&self) -> u64 {
         self.operations
+    }
+
+    /// Gives up the blocks of the operation log before a number, which the window has left; not the
+    /// last few thousand, by which the end is found. It is written with the next operation.
+    pub fn forget_log_before(&mut self, number: u64) {
+        // Before the blocks that this transaction writes.
+        let last = self.log.first().expect("a log has a last block").number;
+        let end = number.min(last / HINT_BLOCKS * HINT_BLOCKS);
+        // Where the ring came round there are others, and where this transaction may come to.
+        let taken = (last + 1 + self.blocks_max as u64).saturating_sub(LOG_BLOCKS);
+        let mut first = self.changes.state.log_first.max(taken);
+        while first < end {
+            let block = log_block(first);
+            let count = (end - first).min(LOG_FIRST + LOG_BLOCKS - block);
+            self.changes.zero(block, count);
+            first += count;
+        }
+        self.changes.state.log_first = first.min(last);
     }
 
     /// Applies an update with `data_blocks` blocks of data: all of it, or nothing if it fails. One
@@ -124,6 +144,7 @@ impl<'s, 'd, P: Present> Transaction<'s, 'd, P> {
         require(blocks <= self.blocks_max, ErrorKind::TransactionFull)?;
         let mut state = self.changes.state;
         state.operation += 1;
+        state.incarnation = self.incarnation;
         let next = WallTime::from_nanos(state.time.as_nanos() + 1);
         require(next <= TIME_MAX && state.operation <= 1 << 62, ErrorKind::NoSpace)?;
         state.time = caller.now.min(CLOCK_MAX).max(next);
@@ -145,8 +166,7 @@ impl<'s, 'd, P: Present> Transaction<'s, 'd, P> {
             require(!touched.iter().any(is_theirs), ErrorKind::TransactionFull)?;
             self.senders.extend(touched.into_iter().map(|inode| (inode, sender)));
             let origin = origin(caller);
-            let incarnation = self.changes.state.incarnation;
-            let seq_before = self.seq_before;
+            let (incarnation, seq_before) = (self.incarnation, self.seq_before);
             self.append(&Operation { origin, incarnation, seq_before, ..operation });
             self.changes.absorb(changes);
             self.operations += 1;

@@ -1,6 +1,6 @@
 //! Damaged blocks: an error for what needs them, a finding of `check`, and never a panic.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use format::share::place::{DATA_FIRST, INODES_FIRST, LOG_FIRST};
 use proptest::prelude::{ProptestConfig, any, proptest};
@@ -197,6 +197,55 @@ fn a_share_whose_log_is_damaged_or_that_has_more_features_is_read_only() {
         assert!(list(&tree, top).len() > 4);
         assert_eq!(list(&tree, top), list(&past.tree(Wait::May), top));
     }
+}
+
+#[test]
+fn nodes_in_each_others_places_are_damage() {
+    let memory = built();
+    let is_inner = |block: &u64| {
+        let mut bytes = [0; 4096];
+        crate::share::Blocks::read(&memory, *block, &mut bytes, Wait::May).expect("it is read");
+        bytes.starts_with(b"HSDN") && bytes[28] == 1
+    };
+    let inner = memory.data_blocks().into_iter().find(is_inner).expect("a tree of two levels");
+    type Change = fn(&mut [u8; 4096]);
+    let cases: [Change; 2] = [
+        // The blocks of the first two children change places; the first child begins later.
+        |bytes| (0..8).for_each(|at| bytes.swap(40 + at, 56 + at)),
+        |bytes| bytes[32] = 1,
+    ];
+    for change in cases {
+        let memory = memory.clone();
+        memory.damage(inner, change);
+        let share = Share::open(&memory, opening()).expect("it is there");
+        let tree = share.tree(Wait::May).expect("usable");
+        let root = Credentials::root();
+        let large = tree.look_up(&root, tree.top().expect("a top"), b"large").expect("there");
+        let listed = tree.read_directory(&root, large.id, 0, &mut |_| true);
+        assert_eq!(listed.expect_err("it is damaged").kind, ErrorKind::Corrupt);
+        assert!(!check(&tree, tree.state()).expect("it is read").is_empty());
+        drop(tree);
+        let mut kinds = BTreeSet::new();
+        let mut transaction = share.begin(Wait::May).expect("usable");
+        let ops: Vec<Op> = (0..400).map(|i| Op::Create(format!("large/x{i}"))).collect();
+        for op in &ops {
+            kinds.insert(
+                apply(&mut transaction, op, START * 2).err().map(|kind| format!("{kind:?}")),
+            );
+        }
+        assert!(kinds.contains(&Some("Corrupt".to_owned())), "{kinds:?}");
+    }
+}
+
+#[test]
+fn check_ends_soon_whatever_the_state_says() {
+    let memory = built();
+    let last = LOG_FIRST + Share::open(&memory, opening()).expect("there").last_log_block();
+    memory.damage(last, |bytes| bytes[72..80].copy_from_slice(&(1_u64 << 34).to_le_bytes()));
+    let share = Share::open(&memory, opening()).expect("it is there");
+    let tree = share.tree(Wait::May).expect("usable");
+    let findings = check(&tree, tree.state()).expect("it is read");
+    assert!(findings.iter().any(|finding| finding.fault.contains("lost")), "{findings:?}");
 }
 
 #[test]

@@ -15,6 +15,8 @@ enum Step {
     Fail(Vec<Op>),
     Open,
     Revert(proptest::sample::Index),
+    /// A power cut that takes the last calls and their seqs along.
+    Lose(proptest::sample::Index),
 }
 
 fn path() -> impl Strategy<Value = String> {
@@ -82,6 +84,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => ops().prop_map(Step::Fail),
         1 => Just(Step::Open),
         1 => any::<proptest::sample::Index>().prop_map(Step::Revert),
+        1 => any::<proptest::sample::Index>().prop_map(Step::Lose),
     ]
 }
 
@@ -123,6 +126,12 @@ fn play(steps: &[Step]) {
                 run(&share, &mut model, &mut now, ops, step);
             }
             Step::Open => share = Share::open(&memory, opening()).expect("it is there"),
+            Step::Lose(index) => {
+                let kept = 1 + index.index(moments.len() - 1);
+                memory.lose(memory.moments() - kept);
+                share = Share::open(&memory, opening()).expect("it is there");
+                model = moments[kept].clone();
+            }
             Step::Revert(index) => {
                 let moment = 1 + index.index(moments.len() - 1);
                 memory.revert(moment);

@@ -110,7 +110,7 @@ impl Memory {
         let mut kept = self.kept_mut();
         kept.moments -= moments;
         let now = kept.moments;
-        kept.seq = kept.seqs[now];
+        kept.seq = kept.seqs.get(now).copied().unwrap_or(kept.seq);
         kept.seqs.truncate(now);
         for versions in kept.blocks.values_mut() {
             versions.retain(|(since, _)| *since <= now);

@@ -317,7 +317,7 @@ fn the_ring_of_the_log_comes_round() {
     ShareRoot::set_log_hint(&mut root, LOG_BLOCKS - 4096);
     let address = ShareRoot::decode(&root).expect("a root");
     let mut blocks = vec![(0, Box::new(root))];
-    for number in LOG_BLOCKS - 4096..LOG_BLOCKS - 1 {
+    for number in (LOG_BLOCKS - 4096..LOG_BLOCKS - 1).chain([10_000]) {
         let block = log_block(number);
         blocks.push((block, LogBlock::new(number, state).encode(address.address(block))));
     }
@@ -329,7 +329,7 @@ fn the_ring_of_the_log_comes_round() {
     assert_eq!(share.last_log_block(), LOG_BLOCKS - 2);
     let root = Credentials::root();
     let mut reverts = vec![memory.moments()];
-    let mut set_all = |share: &Share<&Memory>| {
+    let set_all = |share: &Share<&Memory>, reverts: &mut Vec<usize>| {
         let mut transaction = share.begin(Wait::May).expect("usable");
         for number in 0..100 {
             let set = mode(number % 512);
@@ -342,7 +342,20 @@ fn the_ring_of_the_log_comes_round() {
         assert_eq!(opened.statistics(), share.statistics());
         assert_sound(share);
     };
-    (0..3).for_each(|_| set_all(&share));
+    // The window leaves the beginning: all up to what the end is found by.
+    assert!(share.log_block(10_000).expect("it is read").is_some());
+    let mut transaction = share.begin(Wait::May).expect("usable");
+    transaction.forget_log_before(u64::MAX);
+    transaction.set_attributes(&caller(&root, 1), id, &mode(0), None).expect("it is set");
+    transaction.commit().expect("it is written");
+    let first = share.last_log_block() / 4096 * 4096;
+    assert_eq!(share.tree(Wait::May).expect("usable").state().log_first, first);
+    assert_eq!(share.log_block(0).expect("it is read"), None);
+    assert_eq!(share.log_block(10_000).expect("it is read"), None);
+    assert!(!memory.data_blocks().contains(&log_block(10_000)), "it takes no room");
+    assert!(share.log_block(first).expect("it is read").is_some());
+    reverts.push(memory.moments());
+    (0..3).for_each(|_| set_all(&share, &mut reverts));
     assert!(share.last_log_block() > LOG_BLOCKS + 3);
     // The first block of the ring is another one now.
     assert_eq!(share.log_block(0).expect("it is read"), None);
