@@ -52,8 +52,8 @@ fn run(
     replay(&mut *source, settings).expect("the engine takes it")
 }
 
-/// Every architecture at the ends of granularity, with 64 MiB of cache; without one, too, where that
-/// may be.
+/// Every architecture at the ends of granularity, with 64 MiB of cache; without one, too, where
+/// that may be.
 fn all_are_near(name: &str, workload: (Workload, u64)) {
     let mut worst = 0.0_f64;
     for architecture in Architecture::ALL {

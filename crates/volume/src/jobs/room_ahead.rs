@@ -1,5 +1,5 @@
-//! Giving up history before a write finds no room: while the map is merged for it the writer goes on
-//! with the room that is left.
+//! Giving up history before a write finds no room: while the map is merged for it the writer goes
+//! on with the room that is left.
 
 use std::collections::VecDeque;
 
