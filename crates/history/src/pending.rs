@@ -6,8 +6,6 @@
 //!
 //! Batches may arrive out of seq order (they are written concurrently), so look-ups compare seqs.
 
-use std::ops::Range;
-
 use format::map::{Entry, Key};
 use units::Seq;
 
@@ -88,23 +86,6 @@ impl Pending {
             if entry.seq <= at {
                 raise(&mut slots[(entry.key.index % BLOCKS_PER_PAGE as u64) as usize], entry);
             }
-        }
-    }
-
-    /// Visits the entries that cover one of `blocks`.
-    pub fn visit_in(&self, blocks: &Range<u64>, visit: &mut dyn FnMut(&Entry)) {
-        let is_in = |entry: &&Entry| {
-            let first = entry.key.first_block().0;
-            first < blocks.end && blocks.start < first + entry.key.blocks()
-        };
-        self.nodes.iter().filter(is_in).for_each(&mut *visit);
-        let per_page = BLOCKS_PER_PAGE as u64;
-        let pages = blocks.start / per_page..blocks.end.div_ceil(per_page);
-        if pages.end - pages.start >= self.last_of_page.len() as u64 {
-            return self.entries.iter().filter(is_in).for_each(visit);
-        }
-        for last in pages.filter_map(|page| self.last_of_page.get(&page)) {
-            self.chain(*last).filter(is_in).for_each(&mut *visit);
         }
     }
 

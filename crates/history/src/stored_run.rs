@@ -1,12 +1,11 @@
 //! Runs of map entries as they are on the device.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::Arc;
 
 use format::map::{Entry, Key};
 use format::page::PAGE_BYTES;
-use units::{Lba, Seq};
+use units::Seq;
 
 use crate::io_tally::IoTally;
 use crate::map_zones::PageExtents;
@@ -118,30 +117,6 @@ impl StoredRun {
             while let Some(entry) = cursor.peek().filter(|e| e.key == key && out.len() < limit) {
                 out.extend((entry.crc == crc && !entry.location.is_hole()).then_some(entry));
                 cursor.advance()?;
-            }
-            Ok(())
-        })
-    }
-
-    /// Visits the entries that cover one of `blocks`.
-    ///
-    /// # Errors
-    /// `Corrupt` or the device's.
-    pub fn visit_in(
-        &self,
-        store: &Store,
-        blocks: &Range<u64>,
-        visit: &mut dyn FnMut(&Entry),
-    ) -> Result<()> {
-        self.with_source(store, |source| {
-            for level in self.summary.key_first.level..=self.summary.key_last.level {
-                let first = Key::covering(Lba(blocks.start), level);
-                let last = Key::covering(Lba(blocks.end - 1), level);
-                let mut cursor = self.run.cursor_at(source, first, Seq(u64::MAX))?;
-                while let Some(entry) = cursor.peek().filter(|entry| entry.key <= last) {
-                    visit(&entry);
-                    cursor.advance()?;
-                }
             }
             Ok(())
         })

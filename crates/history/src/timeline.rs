@@ -9,7 +9,6 @@
 //! Deliberately unaware of page tables, retention and volumes.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::Arc;
 
 use env::{Rank, RankedMutex, RankedRwLock};
@@ -301,37 +300,6 @@ impl Timeline {
             }
             let _ = run.alike(store, like, limit, out);
         }
-    }
-
-    /// Visits the seqs of entries in `after < seq <= until` that cover one of `blocks`, in any
-    /// order.
-    ///
-    /// # Errors
-    /// `Corrupt` or the device's, from runs.
-    pub fn seqs_of(
-        &self,
-        store: &Store,
-        blocks: &Range<u64>,
-        (after, until): (Seq, Seq),
-        visit: &mut dyn FnMut(Seq),
-    ) -> Result<()> {
-        let mut visit = |entry: &Entry| {
-            if after < entry.seq && entry.seq <= until {
-                visit(entry.seq);
-            }
-        };
-        let (frozen, runs) = {
-            let state = self.state.read();
-            state.active.lock().visit_in(blocks, &mut visit);
-            (state.frozen.clone(), state.runs.clone())
-        };
-        frozen.iter().for_each(|part| part.visit_in(blocks, &mut visit));
-        for run in &runs {
-            if run.summary.seq_first <= until && after < run.summary.seq_last {
-                run.visit_in(store, blocks, &mut visit)?;
-            }
-        }
-        Ok(())
     }
 
     /// How many entries parts of this timeline have that may lie above `after`: an upper bound,

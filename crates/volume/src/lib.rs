@@ -56,7 +56,7 @@ pub use types::{
     HistoryPage, Holder, ImportInfo, ImportSpec, KeptFor, Mark, PoolSpace, PoolStatus, Range,
     Resolved, RevertReport, Sacrifice, ScrubInfo, ScrubState, Secret, SettlePhase, Settling, Stamp,
     Version, VersionPage, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpace, VolumeSpec,
-    WriteOp, WritesPage,
+    WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

@@ -10,4 +10,3 @@ pub mod import;
 pub mod lineage;
 pub mod resolve;
 pub mod revert;
-pub mod writes;

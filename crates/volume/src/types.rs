@@ -420,15 +420,6 @@ pub struct Bucket {
     pub flushes: u64,
 }
 
-/// Part of the writes of some blocks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WritesPage {
-    /// Their stamps, ascending.
-    pub writes: Vec<Stamp>,
-    /// The seq after which to go on; `None` at the end.
-    pub next: Option<Seq>,
-}
-
 /// Something that happened to a volume besides writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {

@@ -57,4 +57,3 @@ mod update;
 mod versions;
 mod whole;
 mod wide;
-mod writes;
