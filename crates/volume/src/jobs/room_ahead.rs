@@ -15,9 +15,6 @@ const AHEAD_NS: u64 = 8_000_000_000;
 const NOTED_NS: u64 = 500_000_000;
 /// And at least for so many segments.
 const AHEAD_MIN: u64 = 2;
-/// If that frees nothing, as the figures of the map are wrong, half of the history is given up, so
-/// often: the next who finds no room sees to it after that.
-const VAIN_MAX: u32 = 1;
 
 /// The segments that writers took lately, and the last time that some history was given up.
 #[derive(Default)]
@@ -26,8 +23,6 @@ pub struct RoomAhead {
     noted: VecDeque<(u64, u64)>,
     /// Zones that were free or had been taken when history was given up last.
     given_up_at: Option<u64>,
-    /// How often in a row that freed nothing.
-    vain: u32,
 }
 
 impl RoomAhead {
@@ -55,26 +50,23 @@ impl Job for RoomAhead {
         let (_, free, reserve) = store.zone_counts();
         let most = u64::from(store.zone_count() / FREE_SHARE).max(AHEAD_MIN);
         if u64::from(free) > u64::from(reserve) + taken.clamp(AHEAD_MIN, most) {
-            (self.given_up_at, self.vain) = (None, 0);
+            self.given_up_at = None;
             return Ok(Left::NOTHING);
         }
         let is_reclaiming = parts.registry.all().iter().any(|volume| {
             let reclamation = volume.reclamation();
             reclamation.is_wanted() || reclamation.is_under_way()
         });
-        if taken == 0 || self.vain > VAIN_MAX || is_reclaiming || parts.merging().full.is_some() {
+        let freed_or_made = u64::from(free) + made;
+        // What freed nothing is not gone on with: the next who finds no room sees to it.
+        let is_vain = self.given_up_at.is_some_and(|before| freed_or_made <= before);
+        if taken == 0 || is_vain || is_reclaiming || parts.merging().full.is_some() {
             return Ok(Left::NOTHING);
         }
-        let freed_or_made = u64::from(free) + made;
-        match self.given_up_at.take() {
-            Some(before) if freed_or_made <= before => self.vain += 1,
-            _ => self.vain = 0,
+        if !parts.sacrifice_ahead(taken.clamp(AHEAD_MIN, most) * store.zone_bytes)? {
+            return Ok(Left::NOTHING);
         }
-        let zones = if self.vain == 0 { Some(taken.clamp(AHEAD_MIN, most)) } else { None };
-        if self.vain <= VAIN_MAX && parts.sacrifice_ahead(zones.map(|n| n * store.zone_bytes))? {
-            self.given_up_at = Some(freed_or_made);
-            return Ok(Left::NOW);
-        }
-        Ok(Left::NOTHING)
+        self.given_up_at = Some(freed_or_made);
+        Ok(Left::NOW)
     }
 }

@@ -83,10 +83,10 @@ impl Parts {
         self.give_up(offering).map(|()| true)
     }
 
-    /// Gives up as much of the history in windows as takes so many bytes, or half of it, before a
-    /// write finds no room; false when other things go first, or nothing is left. The caller has
-    /// the work.
-    pub(crate) fn sacrifice_ahead(&self, bytes: Option<u64>) -> Result<bool> {
+    /// Gives up as much of the history in windows as takes so many bytes, or half of it if figures
+    /// do not tell, before a write finds no room; false when other things go first, or nothing is
+    /// left. The caller has the work.
+    pub(crate) fn sacrifice_ahead(&self, bytes: u64) -> Result<bool> {
         if !self.in_trash().is_empty() {
             return Ok(false);
         }
@@ -94,10 +94,7 @@ impl Parts {
         let Some(offering) = offering.filter(|one| one.why == Why::NoRoom) else {
             return Ok(false);
         };
-        let to = match bytes {
-            Some(bytes) => offering.volume.seq_that_frees(bytes)?.unwrap_or(offering.to),
-            None => offering.to,
-        };
+        let to = offering.volume.seq_that_frees(bytes)?.unwrap_or(offering.to);
         self.give_up(Offering { to, ..offering }).map(|()| true)
     }
 
