@@ -97,8 +97,6 @@ pub enum Rank {
     CopyProgress,
     /// The file that is copied from.
     CopyFile,
-    /// The entries of a batch, while they are put into the map of a strict volume.
-    Entering,
     /// Which pending entries of a timeline were counted.
     Newest,
     /// A timeline's parts.

@@ -414,7 +414,6 @@ impl Writer {
         let count = i64::try_from(entries.len()).expect("a batch is small");
         segment.add_entries(count);
         let live = self.present();
-        let _readers_wait = live.enter();
         live.timeline.insert(entries);
         update_pages(&live.pages, entries);
     }

@@ -405,7 +405,12 @@ fn add_volume(
             Some((first, last)) => {
                 format!("unflushed writes lost in a power cut: seqs {first} to {last}")
             }
-            None => format!("{} writes that were in flight are void", recovered.voids.len()),
+            None => {
+                let count: u64 = recovered.voids.iter().map(|(a, b)| b.0 - a.0 + 1).sum();
+                let (first, last) =
+                    (recovered.voids[0].0, recovered.voids[recovered.voids.len() - 1].1);
+                format!("{count} writes that were in flight are void, of seqs {first} to {last}")
+            }
         };
         tx.audit("recovery", &record.name, detail)?;
         let _books = tx.commit()?;
@@ -545,7 +550,7 @@ impl Volume {
         let (store, at) = (Arc::clone(&core.store), Seq(u64::MAX));
         let opening = Opening::new(store, volume, timeline, at, size_bytes);
         let current = current_store(&core, &record, &places.slabs, &places.placed);
-        let opening = Arc::new(opening.with_current(current).with_strict(record.strict));
+        let opening = Arc::new(opening.with_current(current));
         core.register(&opening);
         let stream = Stream::new(identity, (log, times), opening, has_recovered);
         let placement = Placement::new(stream, places.base, &record);

@@ -4,15 +4,13 @@
 //! 1. Every byte returned from storage was checked against the CRC32C that came with its pointer,
 //!    wherever it was read.
 //! 2. A reader holds an epoch from before it looks at the map until it has the bytes.
-//! 3. A read of the present of a strict volume sees all of a batch or nothing of it.
-//! 4. A block of a backing file (`past/backing_file`) has no checksum: it is read from the file if
+//! 3. A block of a backing file (`past/backing_file`) has no checksum: it is read from the file if
 //!    that is as it was.
 
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use env::{Rank, RankedRwLock, RankedWriteGuard};
 use format::checksum::block_crc;
 use history::{
     BLOCKS_PER_PAGE, Content, IoKind, IoTally, Outside, PageTable, Slot, Store, Timeline,
@@ -28,9 +26,6 @@ use crate::{Error, ErrorKind, Result};
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Pages that one call for extents looks at: 32 GiB of addresses, some milliseconds.
 const EXTENT_PAGES_MAX: usize = 16_384;
-
-/// How often pages are loaded with nobody kept away, before they are with.
-const LOOKED_UP_AGAIN_MAX: usize = 2;
 
 /// Blocks in packs that are read without waiting, at most: decoding takes some tens of microseconds
 /// for each, which is less than to hand the request over, but many are left to those who may wait.
@@ -69,8 +64,6 @@ pub struct Opening {
     pub io: Arc<IoTally>,
     /// Where its blocks are in place; only the present of some architectures has that.
     pub current: Option<Arc<CurrentStore>>,
-    /// Held by whoever enters a batch of a strict volume, and by those that look several blocks up.
-    entering: Option<RankedRwLock<()>>,
 }
 
 /// Where blocks of the present may be in place, as of before the map was looked up.
@@ -109,25 +102,7 @@ impl Opening {
         let pages = PageTable::new(Arc::clone(budget), timeline.extent);
         let io = store.io(id);
         let root = timeline.root();
-        let (current, entering) = (None, None);
-        Opening { store, volume, timeline, root, at, size_bytes, pages, io, current, entering }
-    }
-
-    /// The same, whose batches are seen whole if it is of a strict volume.
-    #[must_use]
-    pub fn with_strict(self, is_strict: bool) -> Opening {
-        let entering = is_strict.then(|| RankedRwLock::new(Rank::Entering, ()));
-        Opening { entering, ..self }
-    }
-
-    /// Whether its batches are seen whole.
-    pub fn is_strict(&self) -> bool {
-        self.entering.is_some()
-    }
-
-    /// Keeps those away that are to see a batch whole, while its entries are put into the map.
-    pub fn enter(&self) -> Option<RankedWriteGuard<'_, ()>> {
-        self.entering.as_ref().map(RankedRwLock::write)
+        Opening { store, volume, timeline, root, at, size_bytes, pages, io, current: None }
     }
 
     /// The same, with blocks in place.
@@ -180,29 +155,6 @@ impl Opening {
         Ok(true)
     }
 
-    /// The same at one instant: no batch of a strict volume is entered meanwhile. Writers wait for
-    /// look-ups in memory only, unless pages go as soon as they are loaded.
-    fn look_up_at_once(&self, first: u64, slots: &mut [Slot], wait: Wait) -> Result<bool> {
-        let Some(entering) = self.entering.as_ref().filter(|_| slots.len() > 1) else {
-            return self.look_up(first, slots, wait);
-        };
-        if wait == Wait::Never {
-            let Some(_still) = entering.try_read() else { return Ok(false) };
-            return self.look_up(first, slots, wait);
-        }
-        for _ in 0..LOOKED_UP_AGAIN_MAX {
-            {
-                let _still = entering.read();
-                if self.look_up(first, slots, Wait::Never)? {
-                    return Ok(true);
-                }
-            }
-            self.look_up(first, slots, wait)?;
-        }
-        let _still = entering.read();
-        self.look_up(first, slots, wait)
-    }
-
     /// Fills `buffer` from `offset`; `Ok(false)` when that would have had to wait.
     ///
     /// # Errors
@@ -242,7 +194,7 @@ impl Opening {
             .current
             .as_ref()
             .map(|c| Places { current: c, noted: c.note(first..first + slots.len() as u64) });
-        if !self.look_up_at_once(first, slots, wait)? {
+        if !self.look_up(first, slots, wait)? {
             return Ok(false);
         }
         if wait == Wait::Never && self.has_many_packed(slots) {
@@ -282,7 +234,7 @@ impl Opening {
         let end = first + slots.len() as u64;
         let per_page = BLOCKS_PER_PAGE as u64;
         self.pages.drop_pages(|page| page * per_page < end && first < (page + 1) * per_page);
-        Ok(self.look_up_at_once(first, slots, wait)?.then_some(None))
+        Ok(self.look_up(first, slots, wait)?.then_some(None))
     }
 
     fn read_slots(

@@ -140,8 +140,7 @@ impl Stream {
         let at = Seq(u64::MAX);
         let volume = (self.id, self.name.clone());
         let opening = Opening::new(store, volume, timeline, at, size_bytes);
-        let is_strict = self.present().is_strict();
-        let opening = Arc::new(opening.with_current(current).with_strict(is_strict));
+        let opening = Arc::new(opening.with_current(current));
         self.core.register(&opening);
         *self.present.write() = opening;
     }

@@ -3,10 +3,12 @@
 //! Invariants
 //! 1. It is one batch, in one segment, and recovery leaves out whole batches of a strict log
 //!    (`history/recover`).
-//! 2. No moment lies within it (`past/resolve`), and no read of the present sees a part of it
-//!    (`read/snapshot`).
+//! 2. No moment lies within it (`past/resolve`).
 //! 3. A whole write that is refused, or finds no room, leaves nothing. If a device fails, all or
 //!    nothing of it is there when the pool is next opened.
+//!
+//! A read of the present beside it may see a part of it: a file tree keeps its readers away from
+//! its commits, and all others open a view.
 
 use units::{BLOCK_BYTES, Seq};
 
@@ -59,18 +61,18 @@ impl Writer {
         self.log().whole_blocks_max()
     }
 
-    /// Writes all of `ops`, of whole blocks, as one batch, and says its last seq. Readers and
-    /// moments see all of it or nothing, as does whoever opens the pool after a crash. It waits for
-    /// room as [`Writer::write_batch`] does, and for all writes before it.
+    /// Writes all of `ops`, of whole blocks, as one batch, and says its last seq. Each moment has
+    /// all of it or nothing, as has the pool when it is opened after a crash. It waits for room as
+    /// [`Writer::write_batch`] does, and for all writes before it.
     ///
     /// # Errors
     /// `Invalid` for a volume that is not strict, for parts of blocks, and for more than
     /// [`Writer::whole_blocks_max`]; `OutOfBounds`; `Full`; `Refused` or `Io` after a device
     /// failure.
     pub fn write_whole(&self, ops: &[WriteOp<'_>]) -> Result<Seq> {
-        let seq = self.write_one_batch(ops, &Pace::patient())?;
+        // First: what is written is no error.
         self.hold_back(&|| true)?;
-        Ok(seq)
+        self.write_one_batch(ops, &Pace::patient())
     }
 
     /// The same without waiting for room or for the map; unless it `may_wait`, also without waiting
@@ -111,7 +113,7 @@ impl Writer {
     /// Fails unless ops, which lie within the volume, can be one batch.
     fn check_whole(&self, ops: &[WriteOp<'_>]) -> Result<()> {
         let invalid = |text: String| Err(Error::new(ErrorKind::Invalid, text));
-        if !self.present().is_strict() {
+        if !self.record.lock().strict {
             let text = "whole writes are for strict volumes";
             return Err(Error::new(ErrorKind::Invalid, text)
                 .with_hint("a volume is strict from its creation on, or never"));

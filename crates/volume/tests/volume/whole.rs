@@ -1,15 +1,14 @@
-//! Whole writes: all of one is there or nothing of it, for every reader and at every moment; and
-//! what is refused leaves nothing.
+//! Whole writes: all of one is there or nothing of it, at every moment; and what is refused leaves
+//! nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use block::{BlockDevice, MemoryDevice, Operation};
-use env::{RealClock, RealEntropy};
+use block::{BlockDevice, Operation};
 use hindsight_volume::{
-    Architecture, Budget, CacheChange, ErrorKind, Granularity, Lack, Machine, Pool, PoolFormat,
-    PoolOptions, Volume, VolumeChange, VolumeSpec, Whole, WriteOp,
+    Architecture, Budget, CacheChange, ErrorKind, Granularity, Lack, Volume, VolumeChange,
+    VolumeSpec, Whole, WriteOp,
 };
 use units::{MapExtent, Moment, Seq};
 
@@ -248,15 +247,6 @@ fn a_strict_volume_stays_one_whatever_becomes_of_it() {
     }
 }
 
-/// A pool in memory, with zones and memory for maps of so many bytes.
-fn in_memory(bytes: u64, zone_bytes: u64, memory_bytes: u64) -> Arc<Pool> {
-    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(bytes));
-    let clock = Arc::new(RealClock::new());
-    let machine = Machine { clock, entropy: Arc::new(RealEntropy::default()) };
-    Pool::create(&device, &machine, &PoolFormat { zone_bytes }).expect("made");
-    Pool::open(device, machine, PoolOptions { memory_bytes }).expect("opened")
-}
-
 #[test]
 fn the_largest_segment_takes_eight_thousand_operations() {
     let rig = Rig::new(2048 * MIB, 32 * MIB);
@@ -320,66 +310,6 @@ struct Go<'a>(&'a AtomicBool);
 impl Drop for Go<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
-    }
-}
-
-/// Reads blocks of two pages, four of each, again and again: they are all alike.
-fn watch(volume: &Volume, is_over: &AtomicBool, seen: &AtomicU64, waits: bool) {
-    // The writer does not go on for a reader that has failed.
-    let _over = Go(is_over);
-    let mut bytes = vec![0; 8 * BLOCK as usize];
-    let mut last = 0;
-    while !is_over.load(Ordering::Relaxed) {
-        let is_read = match waits {
-            true => volume.read(508 * BLOCK, &mut bytes).map(|()| true),
-            false => volume.try_read(508 * BLOCK, &mut bytes),
-        };
-        if !is_read.expect("read") {
-            thread::yield_now();
-            continue;
-        }
-        let first = bytes[0];
-        let other = bytes.iter().find(|&&byte| byte != first);
-        assert_eq!(other, None, "a part of a whole write is seen beside {first}");
-        seen.fetch_add(u64::from(last != first), Ordering::Relaxed);
-        last = first;
-    }
-}
-
-/// All of the blocks that a reader looks at in one read are of one whole write, also where pages of
-/// the map come and go.
-#[test]
-fn a_read_of_the_present_sees_all_of_a_whole_write_or_nothing() {
-    use Architecture::{Logging, SplitStream};
-    for (architecture, memory_bytes) in [(Logging, 0), (Logging, 8 * MIB), (SplitStream, 0)] {
-        let pool = in_memory(256 * MIB, MIB, memory_bytes);
-        let granularity = Granularity::OnDemand;
-        let spec = VolumeSpec { granularity, window_ns: 0, ..strict(architecture) };
-        let volume = pool.create_volume(&spec).expect("made");
-        let (is_over, seen) = (AtomicBool::new(false), AtomicU64::new(0));
-        thread::scope(|scope| {
-            for waits in [true, false] {
-                let (volume, is_over, seen) = (&volume, &is_over, &seen);
-                scope.spawn(move || watch(volume, is_over, seen, waits));
-            }
-            let write = |turn: u32| {
-                let bytes = [(turn % 251) as u8; BLOCK as usize];
-                // The second page first, and the first block of the first page last.
-                volume.write_whole(&ops(&[515, 514, 513, 512, 511, 510, 509, 508], &bytes))?;
-                if turn.is_multiple_of(16) {
-                    pool.step(Budget { bytes: MIB })?;
-                }
-                Ok::<(), hindsight_volume::Error>(())
-            };
-            // As long as it takes: who gets to run is the machine's business.
-            let goes_on = |&turn: &u32| {
-                let is_enough = turn >= 3000 && seen.load(Ordering::Relaxed) > 50;
-                !is_enough && !is_over.load(Ordering::Relaxed)
-            };
-            let written = (0..).take_while(goes_on).try_for_each(write);
-            is_over.store(true, Ordering::Relaxed);
-            written.expect("written");
-        });
     }
 }
 
