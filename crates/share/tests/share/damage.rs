@@ -11,7 +11,7 @@ use crate::memory::Memory;
 use crate::model::{Model, Op};
 use crate::share::check::check;
 use crate::share::{Credentials, ErrorKind, Opening, Past, Share, Tree, Wait};
-use crate::world::{self, START, apply, list, make};
+use crate::world::{self, START, apply, do_all, list, make};
 
 /// With a cache so small that most blocks are read again.
 fn opening() -> Opening {
@@ -40,15 +40,7 @@ fn built() -> Memory {
     ops.extend((0..20).map(|i| Op::Write(format!("large/{i:040}"), 0, vec![3; 5000])));
     ops.extend((0..10).map(|i| Op::Remove(format!("large/{i:040}"))));
     let mut now = START;
-    for ops in ops.chunks(50) {
-        let mut transaction = share.begin(Wait::May).expect("usable");
-        for op in ops {
-            now += 10;
-            model.apply(op, now).expect("it is done");
-            apply(&mut transaction, op, now).expect("it is done");
-        }
-        transaction.commit().expect("it is written");
-    }
+    ops.chunks(50).for_each(|ops| do_all(&share, &mut model, ops, &mut now));
     drop(share);
     memory
 }

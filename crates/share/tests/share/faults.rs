@@ -12,7 +12,7 @@ use crate::model::{Model, Op};
 use crate::share::{
     Create, Credentials, Error, ErrorKind, SetAttributes, Share, Tree, WHOLE_BLOCKS_MIN, Wait,
 };
-use crate::world::{START, apply, assert_sound, caller, compare, make, opening, random};
+use crate::world::{START, apply, assert_sound, caller, compare, do_all, make, opening, random};
 
 fn create(share: &Share<&Memory>, name: &[u8]) -> FileId {
     let root = Credentials::root();
@@ -70,15 +70,7 @@ fn an_update_that_cannot_read_leaves_nothing_wherever_it_fails() {
     let mut model = Model::new(START);
     let mut now = START;
     let (first, second) = ops();
-    for ops in first.chunks(40) {
-        let mut transaction = share.begin(Wait::May).expect("usable");
-        for op in ops {
-            now += 10;
-            model.apply(op, now).expect("it is done");
-            apply(&mut transaction, op, now).expect("it is done");
-        }
-        transaction.commit().expect("it is written");
-    }
+    first.chunks(40).for_each(|ops| do_all(&share, &mut model, ops, &mut now));
     drop(share);
     let mut failures = 0;
     for kind in [ErrorKind::WouldWait, ErrorKind::Storage] {

@@ -248,3 +248,14 @@ pub fn assert_past(memory: &Memory, moment: usize, model: &Model) -> State {
     assert_eq!(check(&tree, past.state()).expect("it is read"), []);
     *past.state()
 }
+
+/// Does operations in one transaction, and in the model; a little time goes by before each.
+pub fn do_all<P: Present>(share: &Share<P>, model: &mut Model, ops: &[Op], now: &mut u64) {
+    let mut transaction = share.begin(Wait::May).expect("usable");
+    for op in ops {
+        *now += 10;
+        model.apply(op, *now).expect("it is done");
+        apply(&mut transaction, op, *now).expect("it is done");
+    }
+    transaction.commit().expect("it is written");
+}
