@@ -354,6 +354,10 @@ fn the_ring_of_the_log_comes_round() {
     assert_eq!(share.log_block(10_000).expect("it is read"), None);
     assert!(!memory.data_blocks().contains(&log_block(10_000)), "it takes no room");
     assert!(share.log_block(first).expect("it is read").is_some());
+    let past = Past::open(memory.at(memory.moments()), CACHE_BLOCKS).expect("it is there");
+    assert_eq!(past.log_block(0).expect("it is read"), None);
+    assert!(past.log_block(first).expect("it is read").is_some());
+    drop(past);
     reverts.push(memory.moments());
     (0..3).for_each(|_| set_all(&share, &mut reverts));
     assert!(share.last_log_block() > LOG_BLOCKS + 3);
