@@ -58,7 +58,7 @@ impl Job for RoomAhead {
             reclamation.is_wanted() || reclamation.is_under_way()
         });
         let freed_or_made = u64::from(free) + made;
-        // What freed nothing is not gone on with: the next who finds no room sees to it.
+        // A pass freed nothing: the next write that finds no room sees to it.
         let is_vain = self.given_up_at.is_some_and(|before| freed_or_made <= before);
         if taken == 0 || is_vain || is_reclaiming || parts.merging().full.is_some() {
             return Ok(Left::NOTHING);
