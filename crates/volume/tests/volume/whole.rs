@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use block::{BlockDevice, Operation};
+use block::Operation;
 use hindsight_volume::{
     Architecture, Budget, CacheChange, ErrorKind, Granularity, Lack, Volume, VolumeChange,
     VolumeSpec, Whole, WriteOp,
