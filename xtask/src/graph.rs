@@ -51,13 +51,14 @@ const LADDER: &[Rung] = &[
         height: 5,
         may_name: &["lab", "trace", "model", "volume", "block", "format", "env", "units"],
     },
-    // It will stand on `volume`; until then on traits of its own.
-    Rung { name: "share", height: 5, may_name: &["format", "env", "units"] },
+    Rung { name: "share", height: 5, may_name: &["volume", "format", "env", "units"] },
     Rung { name: "api", height: 5, may_name: &["units"] },
     Rung {
         name: "server",
         height: 6,
-        may_name: &["wire", "volume", "api", "block", "env", "format", "trace", "model", "units"],
+        may_name: &[
+            "wire", "share", "volume", "api", "block", "env", "format", "trace", "model", "units",
+        ],
     },
     Rung { name: "terminal", height: 6, may_name: &["api", "trace", "model", "units", "wire"] },
     Rung {

@@ -289,6 +289,13 @@ impl<T> RankedRwLock<T> {
         Some(RankedReadGuard { guard, _held: self.place.hold() })
     }
 
+    /// The right to change it, if that needs no waiting.
+    #[inline]
+    pub fn try_write(&self) -> Option<RankedWriteGuard<'_, T>> {
+        let guard = self.lock.try_write()?;
+        Some(RankedWriteGuard { guard, _held: self.place.hold() })
+    }
+
     /// Waits until it may be changed.
     ///
     /// # Panics

@@ -14,6 +14,15 @@ pub enum Wait {
     MayNot,
 }
 
+/// The things that a volume may have to have before it takes a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lack {
+    /// Its map written out as far as its log is ahead of it.
+    Map,
+    /// Room, that is made by giving up history.
+    Room,
+}
+
 /// The blocks of a share's volume at one moment.
 pub trait Blocks: Send + Sync {
     /// Reads whole blocks. Those that were never written, or zeroed, are zeros.
@@ -59,13 +68,13 @@ pub trait Present: Blocks {
     fn whole_blocks_max(&self) -> usize;
 
     /// Writes all of these, which do not overlap, or none: after a crash the volume has a prefix of
-    /// the calls. At most [`Present::whole_blocks_max`].
+    /// the calls. At most [`Present::whole_blocks_max`]. It never waits for room.
     ///
     /// # Errors
-    /// Those of reading, and `Storage`. Nothing of it was written, unless a device failed: then the
-    /// volume refuses every write from now on, and after its next opening all of it is there, or
-    /// nothing.
-    fn write_whole(&self, writes: &[BlockWrite<'_>]) -> Result<Seq>;
+    /// Those of reading, `Lacks` and `Storage`. Nothing of it was written, unless a device failed:
+    /// then the volume refuses every write from now on, and after its next opening all of it is
+    /// there, or nothing.
+    fn write_whole(&self, writes: &[BlockWrite<'_>], wait: Wait) -> Result<Seq>;
 }
 
 /// Blocks that one hole of a volume has at most.
@@ -106,7 +115,7 @@ impl<T: Present + ?Sized> Present for &T {
         (**self).whole_blocks_max()
     }
 
-    fn write_whole(&self, writes: &[BlockWrite<'_>]) -> Result<Seq> {
-        (**self).write_whole(writes)
+    fn write_whole(&self, writes: &[BlockWrite<'_>], wait: Wait) -> Result<Seq> {
+        (**self).write_whole(writes, wait)
     }
 }

@@ -4,6 +4,8 @@ use std::error::Error as StdError;
 
 use units::FileNameError;
 
+use crate::blocks::Lack;
+
 /// The fault, and so the caller's choices. Front ends have one function from here to their codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
@@ -39,6 +41,11 @@ pub enum ErrorKind {
     TransactionFull,
     /// The blocks are not in memory, and the caller does not want to wait for them.
     WouldWait,
+    /// The volume takes no write before it has this. Nothing was written: wait for it, and do the
+    /// same again.
+    Lacks(Lack),
+    /// The pool is full, and nothing can be given up for room.
+    Full,
     /// The blocks say what cannot be: the share has to be checked.
     Corrupt,
     /// The share can be read only: it has features that are not known here, or its operation log is
@@ -69,6 +76,9 @@ impl std::fmt::Display for ErrorKind {
             ErrorKind::Invalid => "not possible",
             ErrorKind::TransactionFull => "the transaction is full",
             ErrorKind::WouldWait => "not in memory",
+            ErrorKind::Lacks(Lack::Map) => "the map is to be written out first",
+            ErrorKind::Lacks(Lack::Room) => "room is to be made first",
+            ErrorKind::Full => "the pool is full",
             ErrorKind::Corrupt => "damaged",
             ErrorKind::ReadOnly => "the share can be read only",
             ErrorKind::Unusable => "the share has to be loaded again",

@@ -6,9 +6,9 @@
 //! 3. Bytes of the volume never make a panic: what cannot be is `Corrupt`.
 //!
 //! Deliberately unaware of protocols, handles, clocks and threads. It stands on [`Blocks`] and
-//! [`Present`], which volumes and their views are.
+//! [`Present`], which volumes ([`VolumeBlocks`]) and their views ([`ViewBlocks`]) are.
 //!
-//! - [`Share`]: `make`, `open`, `revert`, `reload`; `tree` and `read` for readers; `begin`,
+//! - [`Share`]: `make`, `open`, `suspend`, `reload`; `tree` and `read` for readers; `begin`,
 //!   `try_begin`.
 //! - [`Transaction`]: `create`, `make_directory`, `make_symlink`, `make_node`, `link`, `remove`,
 //!   `remove_directory`, `rename`, `set_attributes`, `write`;
@@ -30,6 +30,7 @@ mod error;
 mod extents;
 mod layered;
 mod moment;
+mod on_volume;
 mod operations;
 mod past;
 mod permission;
@@ -41,10 +42,11 @@ mod work;
 
 pub use attributes::{Attributes, SetAttributes, SetTime};
 pub use blocks::{
-    BlockWrite, Blocks, HOLE_BLOCKS_MAX, Present, WHOLE_BLOCKS_MIN, Wait, hole_parts,
+    BlockWrite, Blocks, HOLE_BLOCKS_MAX, Lack, Present, WHOLE_BLOCKS_MIN, Wait, hole_parts,
 };
 pub use error::{Damage, Error, ErrorKind, Result, TooSmall};
 pub use moment::Moment;
+pub use on_volume::{ViewBlocks, VolumeBlocks};
 pub use operations::create::{Create, Special};
 pub use operations::rename::Place;
 pub use past::Past;

@@ -6,8 +6,7 @@
 //! 2. A read of a file holds the gate only to look at its inode, before and after. If an operation
 //!    changed the file meanwhile, what was read may be of two states, or another file's, and it is
 //!    read again.
-//! 3. A revert holds both. If it does not come to its end, nothing is read or changed until the
-//!    share is loaded again.
+//! 3. Nothing is read or changed while the share is suspended: its volume may then be reverted.
 
 use env::{Rank, RankedMutex, RankedReadGuard, RankedRwLock};
 use format::share::inode::{Content, FileKind, InodeBlock};
@@ -138,7 +137,7 @@ impl<P: Present> Share<P> {
             .iter()
             .map(|(block, bytes)| BlockWrite::Data { block: *block, bytes: &bytes[..] })
             .collect();
-        present.write_whole(&writes)?;
+        present.write_whole(&writes, Wait::May)?;
         Share::open(present, opening)
     }
 
@@ -161,18 +160,23 @@ impl<P: Present> Share<P> {
         })
     }
 
-    /// Reverts the volume: `revert` does that, while nobody reads or changes the share. Then the
-    /// blocks are looked at anew. `incarnation` is another random number.
+    /// Stops all use: whoever reads or changes the share has ended, and others get `Unusable` until
+    /// [`Share::reload`]. That is for reverts of the volume.
+    pub fn suspend(&self) {
+        let _turn = self.turn.lock();
+        self.settled.write().usable = Usable::Not;
+    }
+
+    /// Looks at the blocks anew; `incarnation` is another random number. If that fails, the share
+    /// is unusable until it succeeds.
     ///
     /// # Errors
-    /// Those of `revert`; `Stale` if another share is there now; as `open`. The share is then
-    /// loaded as it is; where that fails it is unusable until [`Share::reload`] succeeds.
-    pub fn revert(&self, incarnation: u64, revert: impl FnOnce(&P) -> Result<()>) -> Result<()> {
+    /// `Stale` if another share is there now; as [`Share::open`].
+    pub fn reload(&self, incarnation: u64) -> Result<()> {
         let _turn = self.turn.lock();
         let mut settled = self.settled.write();
         settled.usable = Usable::Not;
         self.cache.clear();
-        let reverted = revert(&self.present);
         let ends = read_ends(&self.present)?;
         let same = |root: ShareRoot| ShareRoot { log_hint: 0, ..root };
         require(same(ends.root) == same(self.root), ErrorKind::Stale)?;
@@ -181,15 +185,7 @@ impl<P: Present> Share<P> {
         let time = settled.last.state.time.max(ends.last.state.time);
         *settled = Settled { loads, ..Settled::new(ends, incarnation) };
         settled.last.state.time = time;
-        reverted
-    }
-
-    /// Looks at the blocks anew.
-    ///
-    /// # Errors
-    /// As [`Share::revert`].
-    pub fn reload(&self, incarnation: u64) -> Result<()> {
-        self.revert(incarnation, |_| Ok(()))
+        Ok(())
     }
 
     /// The volume.
@@ -207,7 +203,10 @@ impl<P: Present> Share<P> {
     /// # Errors
     /// `Unusable`.
     pub fn tree(&self, wait: Wait) -> Result<PresentTree<'_>> {
-        let settled = self.settled.read();
+        let settled = match wait {
+            Wait::May => self.settled.read(),
+            Wait::MayNot => self.settled.try_read().ok_or(Error::from(ErrorKind::WouldWait))?,
+        };
         require(settled.usable != Usable::Not, ErrorKind::Unusable)?;
         Ok(PresentTree { moment: self.moment(wait), settled })
     }

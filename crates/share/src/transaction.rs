@@ -20,7 +20,7 @@ use format::share::root::{HINT_BLOCKS, ShareRoot};
 use units::{FileId, Generation, Inode, Seq, WallTime};
 
 use crate::blocks::{BlockWrite, Present, UPDATE_BLOCKS_MAX, Wait, hole_parts};
-use crate::error::{ErrorKind, Result, require};
+use crate::error::{Error, ErrorKind, Result, require};
 use crate::extents::{Extents, Piece};
 use crate::layered::{Changes, Layered};
 use crate::moment::Moment;
@@ -84,7 +84,10 @@ impl<P: Present> Share<P> {
         turn: RankedGuard<'s, ()>,
         wait: Wait,
     ) -> Result<Transaction<'s, 'd, P>> {
-        let settled = self.settled.read();
+        let settled = match wait {
+            Wait::May => self.settled.read(),
+            Wait::MayNot => self.settled.try_read().ok_or(Error::from(ErrorKind::WouldWait))?,
+        };
         require(settled.usable != Usable::Not, ErrorKind::Unusable)?;
         require(settled.usable == Usable::All, ErrorKind::ReadOnly)?;
         let (last, incarnation) = (settled.last.clone(), settled.incarnation);
@@ -190,6 +193,7 @@ impl<'s, 'd, P: Present> Transaction<'s, 'd, P> {
     ///
     /// # Errors
     /// Those of [`Present::write_whole`], and of reading the root, which is written again at times;
+    /// `WouldWait` also if somebody reads the tree and the caller does not wait;
     /// `TransactionFull` if the volume takes less than it said. The share is as it was before.
     pub fn commit(mut self) -> Result<Seq> {
         if self.operations == 0 {
@@ -203,8 +207,15 @@ impl<'s, 'd, P: Present> Transaction<'s, 'd, P> {
         let encoded = self.encode(&root)?;
         let writes: Vec<BlockWrite<'_>> = write_of_each(self.changes.extents(), &encoded);
         require(blocks_of(&writes) <= self.blocks_max as u64, ErrorKind::TransactionFull)?;
-        let mut settled = self.share.settled.write();
-        let seq = self.share.present.write_whole(&writes)?;
+        let wait = self.moment.wait;
+        let mut settled = match wait {
+            Wait::May => self.share.settled.write(),
+            Wait::MayNot => {
+                let gate = self.share.settled.try_write();
+                gate.ok_or(Error::from(ErrorKind::WouldWait))?
+            }
+        };
+        let seq = self.share.present.write_whole(&writes, wait)?;
         // Inodes and nodes, which alone are in the cache, are freed one by one.
         for (block, piece) in self.changes.extents().iter() {
             if matches!(piece, Piece::Zero(1)) {
@@ -231,7 +242,7 @@ impl<'s, 'd, P: Present> Transaction<'s, 'd, P> {
         let first = self.log.first().expect("a log has a last block").number;
         if root.log_hint > first {
             let mut bytes = Box::new([0; BLOCK_BYTES]);
-            self.share.present.read(ROOT_BLOCK, &mut bytes[..], Wait::May)?;
+            self.share.present.read(ROOT_BLOCK, &mut bytes[..], self.moment.wait)?;
             ShareRoot::set_log_hint(&mut bytes, root.log_hint);
             encoded.insert(ROOT_BLOCK, Piece::Owned(bytes));
         }

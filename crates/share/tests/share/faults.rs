@@ -10,7 +10,7 @@ use units::FileId;
 use crate::memory::Memory;
 use crate::model::{Model, Op};
 use crate::share::{
-    Create, Credentials, Error, ErrorKind, SetAttributes, Share, Tree, WHOLE_BLOCKS_MIN, Wait,
+    Create, Credentials, ErrorKind, SetAttributes, Share, Tree, WHOLE_BLOCKS_MIN, Wait,
 };
 use crate::world::{START, apply, assert_sound, caller, compare, do_all, make, opening, random};
 
@@ -139,10 +139,9 @@ fn a_revert_waits_for_the_transaction_before_it_and_drops_all_that_came_after_it
     let transaction = share.begin(Wait::May).expect("usable");
     std::thread::scope(|scope| {
         let reverter = scope.spawn(|| {
-            share.revert(random(), |memory| {
-                memory.revert(moment);
-                Ok(())
-            })
+            share.suspend();
+            memory.revert(moment);
+            share.reload(random())
         });
         let root = Credentials::root();
         let mut transaction = transaction;
@@ -160,30 +159,29 @@ fn a_revert_waits_for_the_transaction_before_it_and_drops_all_that_came_after_it
 }
 
 #[test]
-fn a_revert_that_fails_leaves_what_is_there_and_one_that_cannot_load_leaves_nothing() {
+fn a_share_that_is_suspended_or_cannot_be_loaded_is_of_no_use_until_it_is() {
     let memory = Memory::default();
     let share = make(&memory);
     let id = create(&share, b"f");
-    let fails = |_: &&Memory| Err(Error::from(ErrorKind::Storage));
-    let error = share.revert(random(), fails).expect_err("it fails");
-    assert_eq!(error.kind, ErrorKind::Storage);
     write(&share, id, 0, b"bytes");
-    let error = share
-        .revert(random(), |memory| {
-            memory.fail_read(1, ErrorKind::Storage);
-            Ok(())
-        })
-        .expect_err("it cannot be loaded");
+    let kinds = || {
+        let read = share.read(&Credentials::root(), id, 0, &mut [0], Wait::May);
+        [
+            share.tree(Wait::May).err().map(|error| error.kind),
+            share.begin(Wait::May).err().map(|error| error.kind),
+            share.try_begin(Wait::May).err().map(|error| error.kind),
+            read.err().map(|error| error.kind),
+        ]
+    };
+    share.suspend();
+    assert_eq!(kinds(), [Some(ErrorKind::Unusable); 4]);
+    memory.fail_read(1, ErrorKind::Storage);
+    let error = share.reload(random()).expect_err("it cannot be loaded");
     assert_eq!(error.kind, ErrorKind::Storage);
-    let kinds = [
-        share.tree(Wait::May).err().map(|error| error.kind),
-        share.begin(Wait::May).err().map(|error| error.kind),
-        share.try_begin(Wait::May).err().map(|error| error.kind),
-        share.read(&Credentials::root(), id, 0, &mut [0], Wait::May).err().map(|error| error.kind),
-    ];
-    assert_eq!(kinds, [Some(ErrorKind::Unusable); 4]);
+    assert_eq!(kinds(), [Some(ErrorKind::Unusable); 4]);
     share.reload(random()).expect("it is there");
     assert_eq!(read(&share, id, 10), b"bytes");
+    assert_eq!(kinds(), [None; 4]);
 }
 
 #[test]
@@ -220,11 +218,9 @@ fn a_read_is_done_again_if_its_file_changed_meanwhile_and_only_then() {
     let now = memory.moments();
     let reverted = reads(&|| {
         for to in [moment, now] {
-            let done = share.revert(random(), |memory| {
-                memory.revert(to);
-                Ok(())
-            });
-            done.expect("it is reverted");
+            share.suspend();
+            memory.revert(to);
+            share.reload(random()).expect("it is reverted");
         }
     });
     assert_eq!(reverted.0, [3; 5000]);

@@ -76,8 +76,12 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// The operations of a transaction.
+pub fn ops() -> impl Strategy<Value = Vec<Op>> {
+    proptest::collection::vec(op(), 1..5)
+}
+
 fn step() -> impl Strategy<Value = Step> {
-    let ops = || proptest::collection::vec(op(), 1..5);
     prop_oneof![
         12 => ops().prop_map(Step::Commit),
         1 => ops().prop_map(Step::GiveUp),

@@ -4,6 +4,7 @@
 mod crashes;
 mod damage;
 mod directories;
+mod engine;
 mod faults;
 mod files;
 mod histories;

@@ -153,7 +153,7 @@ impl Memory {
         let mut bytes = [0; BLOCK];
         self.read(block, &mut bytes, Wait::May).expect("it is read");
         change(&mut bytes);
-        self.write_whole(&[BlockWrite::Data { block, bytes: &bytes }]).expect("it is written");
+        self.write_whole(&[BlockWrite::Data { block, bytes: &bytes }], Wait::May).expect("it is written");
     }
 
     /// Every block that is no hole.
@@ -223,7 +223,7 @@ impl Present for Memory {
         }
     }
 
-    fn write_whole(&self, writes: &[BlockWrite<'_>]) -> Result<Seq> {
+    fn write_whole(&self, writes: &[BlockWrite<'_>], _: Wait) -> Result<Seq> {
         if self.fails.swap(false, Ordering::Relaxed) {
             return Err(Error::with_source(ErrorKind::Storage, std::fmt::Error));
         }

@@ -323,7 +323,7 @@ fn the_ring_of_the_log_comes_round() {
     }
     let writes =
         blocks.iter().map(|(block, bytes)| BlockWrite::Data { block: *block, bytes: &bytes[..] });
-    memory.write_whole(&writes.collect::<Vec<_>>()).expect("it is written");
+    memory.write_whole(&writes.collect::<Vec<_>>(), Wait::May).expect("it is written");
 
     let share = Share::open(&memory, opening()).expect("it is there");
     assert_eq!(share.last_log_block(), LOG_BLOCKS - 2);

@@ -159,6 +159,12 @@ impl Stream {
         self.now().as_nanos().saturating_sub(wall)
     }
 
+    /// The seq of the last write in the log before which no other is under way.
+    #[must_use]
+    pub fn last_seq(&self) -> Seq {
+        self.log.stable()
+    }
+
     /// The present's stamp, also of what waits in the cache: it keeps its number.
     pub(crate) fn latest_told(&self) -> Result<Stamp> {
         match self.cache.latest() {
