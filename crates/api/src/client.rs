@@ -7,14 +7,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    API_PREFIX, Advice, AdviceQuery, ApplyRetention, AttachMember, AuditRecord, ChangeGroup,
-    ChangePool, ChangeTarget, ChangeVolume, CloneGroup, CreateClone, CreateGroup, CreateMark,
-    CreateVersion, CreateVolume, DeleteQuery, DeletedVersions, DeletedVolume, DiffQuery,
-    DryRunQuery, ExitCode, Explained, Group, GroupReverted, GroupVersion, GrowPool, History,
-    HistoryQuery, ImportVolume, IscsiAccess, IscsiTarget, Job, ListQuery, Mark, MemberResolved,
-    Model, ModelQuery, OpenFiles, Pool, Problem, Pruned, Range, RangeQuery, RecordQuery, Rename,
-    Renamed, ReplaceMember, Resolved, Revert, Reverted, Schedule, Scrub, SetSchedule, SetScrub,
-    Spare, Undelete, Version, Volume, VolumeSpace,
+    API_PREFIX, Advice, AdviceQuery, Allow, ApplyRetention, AttachMember, AuditRecord, ChangeGroup,
+    ChangePool, ChangeShare, ChangeTarget, ChangeVolume, CloneGroup, CreateClone, CreateGroup,
+    CreateMark, CreateShare, CreateVersion, CreateVolume, DeleteQuery, DeletedVersions,
+    DeletedVolume, DenyQuery, DiffQuery, DryRunQuery, ExitCode, Explained, Group, GroupReverted,
+    GroupVersion, GrowPool, History, HistoryQuery, ImportVolume, IscsiAccess, IscsiTarget, Job,
+    ListQuery, Mark, MemberResolved, Model, ModelQuery, OpenFiles, Pool, Problem, Pruned, Range,
+    RangeQuery, RecordQuery, Rename, Renamed, ReplaceMember, Resolved, Revert, Reverted, Schedule,
+    Scrub, SetSchedule, SetScrub, Share, Spare, Undelete, Version, Volume, VolumeSpace,
 };
 
 mod address;
@@ -138,6 +138,42 @@ impl Client {
     /// As every call: no server there, or the server's problem.
     pub fn volumes(&self) -> Result<Vec<Volume>> {
         self.get(&Target::new("/volumes"))
+    }
+
+    /// All shares by name.
+    pub fn shares(&self) -> Result<Vec<Share>> {
+        self.get(&Target::new("/shares"))
+    }
+
+    /// One share.
+    pub fn share(&self, name: &str) -> Result<Share> {
+        self.get(&share(name))
+    }
+
+    /// Creates a share.
+    pub fn create_share(&self, body: &CreateShare) -> Result<Share> {
+        self.post(&Target::new("/shares"), body)
+    }
+
+    /// Changes settings of a share.
+    pub fn change_share(&self, name: &str, body: &ChangeShare) -> Result<Share> {
+        self.call(Method::PATCH, &share(name), Some(body))
+    }
+
+    /// Deletes a share; says what would be deleted if that is only asked.
+    pub fn remove_share(&self, name: &str, query: &DeleteQuery) -> Result<Option<DeletedVolume>> {
+        self.delete_or_tell(&share(name).query(query), query.dry_run)
+    }
+
+    /// Allows a network to use a share.
+    pub fn allow_share(&self, name: &str, body: &Allow) -> Result<Share> {
+        self.post(&share(name).part("allowed"), body)
+    }
+
+    /// Takes the entry of a network in a share away.
+    pub fn deny_share(&self, name: &str, network: &str) -> Result<()> {
+        let query = DenyQuery { network: network.to_owned() };
+        self.delete(&share(name).part("allowed").query(&query))
     }
 
     /// The iSCSI targets that volumes are.
@@ -550,6 +586,10 @@ impl Client {
 fn read<T: DeserializeOwned>(answer: &connection::Incoming) -> Result<T> {
     serde_json::from_slice(&answer.body)
         .map_err(|source| ClientError::Answer { status: answer.status.as_u16(), source })
+}
+
+fn share(name: &str) -> Target {
+    Target::new("/shares").part(name)
 }
 
 fn volume(name: &str) -> Target {

@@ -12,6 +12,7 @@ mod rename;
 mod requests;
 mod scalar;
 mod schedule;
+mod shares;
 mod space;
 mod targets;
 mod trash;
@@ -36,6 +37,7 @@ pub use requests::{
 };
 pub use scalar::{SizeInput, SpanInput, Time};
 pub use schedule::{ApplyRetention, Explained, Keep, Pruned, Schedule, SetKeep, SetSchedule};
+pub use shares::{Allow, Allowed, ChangeShare, CreateShare, DenyQuery, Share};
 pub use space::{AgeBytes, Growth, Holder, Sacrifice, VolumeSpace};
 pub use targets::{ChangeTarget, ChapCredential, IscsiAccess, IscsiSession, IscsiTarget};
 pub use trash::{DeleteQuery, DeletedVolume, DryRunQuery, Undelete};

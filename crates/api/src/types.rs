@@ -35,8 +35,11 @@ pub struct Resolved {
 pub struct Volume {
     /// Its name.
     pub name: String,
-    /// Bytes.
+    /// Bytes; of a share its address space, which says nothing of what it may come to hold.
     pub size: u64,
+    /// Whether it is a share: its blocks are those of a file tree, and nothing serves it as a disk.
+    #[serde(default)]
+    pub share: bool,
     /// Something to know of what was asked for: in answers to a creation or a growth, where the
     /// volumes together may come to hold more than the pool can.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -441,6 +441,11 @@ pub fn unfinished(file: &Path) -> anyhow::Result<PathBuf> {
 
 /// The NBD address of a volume that can be reached from here, with `suffix` after its name.
 pub fn uri(volume: &Volume, suffix: &str) -> anyhow::Result<String> {
+    if volume.share {
+        let name = &volume.name;
+        let hint = format!("mount it over NFS: `hindsight share show {name}` says how");
+        return Err(Failure::new(format!("{name} is a share, and no disk")).with_hint(hint).into());
+    }
     let none = || {
         anyhow::Error::from(
             Failure::new("the server has no NBD listener that this command can use").with_hint(

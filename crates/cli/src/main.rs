@@ -29,6 +29,7 @@ mod retention;
 mod revert;
 mod schedule;
 mod serve;
+mod share;
 mod space;
 mod stream;
 mod target;
@@ -113,6 +114,9 @@ enum Command {
     /// Marks: names for moments.
     #[command(subcommand)]
     Mark(mark::Verb),
+    /// Shares: file trees over NFS, and who is allowed.
+    #[command(subcommand)]
+    Share(share::Verb),
     /// iSCSI targets: which there are, and how to log in to them.
     #[command(subcommand)]
     Target(target::Verb),
@@ -174,6 +178,7 @@ fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
         Command::Group(verb) => group::run(&session, verb),
         Command::Retention(verb) => retention::run(&session, verb),
         Command::Mark(verb) => mark::run(&session, verb),
+        Command::Share(verb) => share::run(&session, verb),
         Command::Target(verb) => target::run(&session, verb),
         Command::History(args) => history::run(&session, &args),
         Command::Resolve(args) => resolve::run(&session, &args),

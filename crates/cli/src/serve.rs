@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use api::ExitCode;
 use server::{
-    CONFIG_FILE_DEFAULT, IscsiSettings, ListenSettings, LogSettings, NbdSettings, Settings,
-    StartError,
+    CONFIG_FILE_DEFAULT, IscsiSettings, ListenSettings, LogSettings, NbdSettings, NfsSettings,
+    Settings, StartError,
 };
 
 use crate::failure;
@@ -37,7 +37,8 @@ pub struct Args {
     /// Where to serve iSCSI: none or ADDRESS:PORT; may be given several times [default: none].
     #[arg(long, value_name = "WHERE")]
     iscsi: Vec<String>,
-    /// Only none: NFS is not in this release.
+    /// Where to serve shares over NFS: none or ADDRESS:PORT; may be given several times
+    /// [default: none].
     #[arg(long, value_name = "WHERE")]
     nfs: Vec<String>,
     /// Certificate chain for NBD over TCP, PEM.
@@ -138,7 +139,7 @@ fn upper(args: Args) -> Settings {
             socket_group: args.socket_group,
         },
         iscsi: IscsiSettings { listen: args.iscsi, ..IscsiSettings::default() },
-        nfs: ListenSettings { listen: args.nfs, ..ListenSettings::default() },
+        nfs: NfsSettings { listen: args.nfs, ..NfsSettings::default() },
         hooks: std::collections::BTreeMap::new(),
         log: LogSettings { format: args.log_format, level: args.log_level },
     }

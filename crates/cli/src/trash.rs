@@ -1,6 +1,6 @@
 //! `hindsight volume delete`, `undelete` and `list --deleted`.
 
-use api::{Client, DeleteQuery, DeletedVolume, DryRunQuery, ExitCode, Undelete};
+use api::{Client, ClientError, DeleteQuery, DeletedVolume, DryRunQuery, ExitCode, Undelete};
 use serde_json::json;
 use units::Span;
 
@@ -11,7 +11,7 @@ use terminal::arguments::span;
 
 #[derive(Debug, clap::Args)]
 pub struct DeleteArgs {
-    /// Name of the volume.
+    /// Its name.
     name: String,
     /// Delete it although there are versions or pinned marks, which go with it, or clients are
     /// attached, which are disconnected.
@@ -43,7 +43,10 @@ pub struct UndeleteArgs {
     id: Option<u64>,
 }
 
-pub fn delete(session: &Session, args: &DeleteArgs) -> anyhow::Result<()> {
+/// Deletes a volume, or a share.
+type Remove = fn(&Client, &str, &DeleteQuery) -> Result<Option<DeletedVolume>, ClientError>;
+
+pub fn delete(session: &Session, args: &DeleteArgs, remove: Remove) -> anyhow::Result<()> {
     let client = session.client()?;
     let name = &args.name;
     let is_there = args.id.is_none() && !is_missing(client.volume(name))?;
@@ -60,7 +63,7 @@ pub fn delete(session: &Session, args: &DeleteArgs) -> anyhow::Result<()> {
     if gone && !args.dry_run {
         session.confirm(&format!("{name} goes for good, with its history"))?;
     }
-    if let Some(told) = client.remove_volume(name, &query)? {
+    if let Some(told) = remove(&client, name, &query)? {
         tell(&told.would);
         return session.answer(&told, |_| String::new());
     }
@@ -76,7 +79,7 @@ pub fn delete(session: &Session, args: &DeleteArgs) -> anyhow::Result<()> {
     session.answer(&answer, |_| String::new())
 }
 
-fn is_missing<T>(found: Result<T, api::ClientError>) -> anyhow::Result<bool> {
+fn is_missing<T>(found: Result<T, ClientError>) -> anyhow::Result<bool> {
     match found {
         Ok(_) => Ok(false),
         Err(error) if error.exit_code() == ExitCode::NotFound => Ok(true),

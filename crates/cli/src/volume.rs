@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use api::{ChangeVolume, CreateVolume, ExitCode, SizeInput, SpanInput, Volume, Would};
+use api::{ChangeVolume, Client, CreateVolume, ExitCode, SizeInput, SpanInput, Volume, Would};
 use clap::Subcommand;
 use serde_json::json;
 use terminal::arguments::{granularity, size, span};
@@ -221,7 +221,7 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
             resize(session, &name, size, force, dry_run)?;
         }
         Verb::Rename(args) => rename::run(session, args)?,
-        Verb::Delete(args) => trash::delete(session, &args)?,
+        Verb::Delete(args) => trash::delete(session, &args, Client::remove_volume)?,
         Verb::Undelete(args) => trash::undelete(session, args)?,
         Verb::Import(args) => image::import(session, &args)?,
         Verb::Export(args) => image::export(session, &args)?,
@@ -424,7 +424,8 @@ fn warn_of_cache(volume: &Volume) {
     }
 }
 
-fn on_or_off(text: &str) -> Result<bool, String> {
+/// Reads a switch for clap.
+pub fn on_or_off(text: &str) -> Result<bool, String> {
     match text {
         "on" => Ok(true),
         "off" => Ok(false),

@@ -1,6 +1,6 @@
 //! Volumes, for people to read.
 
-use api::{Cache, Dedup, Encoding, Grace, Import, Volume};
+use api::{Cache, Dedup, Encoding, Grace, Import, SpanInput, Volume};
 use units::Span;
 
 use crate::output::{Align, human, pairs, table};
@@ -15,9 +15,9 @@ pub fn show_hook(name: &str, is_known: bool) -> String {
 }
 
 /// What was promised, and what there is of it.
-fn show_window(volume: &Volume) -> String {
-    let (promised, held) = (volume.window.0, volume.window_held.0);
-    match volume.window_kept {
+pub fn show_window(window: SpanInput, held: SpanInput, is_kept: bool) -> String {
+    let (promised, held) = (window.0, held.0);
+    match is_kept {
         true if held < promised => format!("{promised} (everything since it was made)"),
         true => promised.to_string(),
         false => format!("{promised}, of which {} are held", space::rough(held)),
@@ -28,7 +28,7 @@ pub fn limit_of(bytes: Option<u64>) -> String {
     bytes.map_or("none".to_owned(), human)
 }
 
-fn show_grace(grace: &Grace) -> String {
+pub fn show_grace(grace: &Grace) -> String {
     let limit = limit_of(grace.history_limit);
     format!("until {}: window {}, history limit {limit}", grace.until, grace.window.0)
 }
@@ -44,7 +44,7 @@ fn show_import(import: &Import) -> Vec<(&'static str, String)> {
     shown
 }
 
-fn show_encoding(encoding: &Encoding) -> String {
+pub fn show_encoding(encoding: &Encoding) -> String {
     let after = encoding.after.map_or(String::new(), |after| format!(" after {}", after.0));
     let packed = match encoding.unpacked_bytes {
         0 => String::new(),
@@ -57,7 +57,7 @@ fn show_encoding(encoding: &Encoding) -> String {
     format!("{}{after}{packed}{shadows}", encoding.kind)
 }
 
-fn show_dedup(dedup: &Dedup) -> String {
+pub fn show_dedup(dedup: &Dedup) -> String {
     let shared = match dedup.named_bytes {
         0 => String::new(),
         bytes => format!(", {} in {}", human(bytes), human(dedup.shared_bytes)),
@@ -126,12 +126,15 @@ pub fn show(volume: &Volume) -> String {
     let stamp = |s: &api::Stamp| format!("{} (seq:{})", s.time, s.seq);
     let mut shown = vec![
         ("name", volume.name.clone()),
-        ("size", format!("{} ({} bytes)", human(volume.size), volume.size)),
+        match volume.share {
+            true => ("share", format!("hindsight share show {}", volume.name)),
+            false => ("size", format!("{} ({} bytes)", human(volume.size), volume.size)),
+        },
         ("architecture", volume.architecture.clone()),
         ("granularity", volume.granularity.to_string()),
         ("extent", human(volume.extent)),
         ("copy unit", human(volume.copy_unit)),
-        ("window", show_window(volume)),
+        ("window", show_window(volume.window, volume.window_held, volume.window_kept)),
         ("history limit", limit_of(volume.history_limit)),
         ("state", volume.state.clone()),
         ("clients", volume.clients.to_string()),

@@ -52,8 +52,20 @@ pub(crate) fn iscsi_protection(config: &Config) -> Protection<'_> {
     }
 }
 
+/// NFS has neither encryption nor a proof of who asks: it is served in networks that the operator
+/// trusts. There each share has a list of whom it allows, and an empty one allows nobody.
+pub(crate) fn nfs_protection(config: &Config) -> Protection<'_> {
+    Protection {
+        is_enough: config.insecure,
+        trusted: &config.nfs_trusted,
+        hint: "NFS has no encryption, and believes who asks: give a loopback address, or name the \
+               network in [nfs] trusted_networks, or give --insecure to serve it in any",
+    }
+}
+
 pub(crate) fn refuse_exposed(config: &Config) -> Result<(), StartError> {
     listen::check(&config.nbd, nbd_protection(config))?;
     listen::check(&config.iscsi, iscsi_protection(config))?;
+    listen::check(&config.nfs, nfs_protection(config))?;
     listen::check(&config.http, http_protection(config))
 }

@@ -71,13 +71,15 @@ impl FillGauge {
     }
 
     /// Bytes that the volumes may come to hold, the history of none of them counted: their sizes,
-    /// twice where the present is also in place.
+    /// twice where the present is also in place. The address space of shares is no promise.
     pub(crate) fn promised_bytes(&self) -> u64 {
         let promised = |volume: &Arc<Volume>| {
             let copies = if volume.architecture().has_current_store() { 2 } else { 1 };
             volume.size_bytes().saturating_mul(copies)
         };
-        self.pool.volumes().iter().map(promised).fold(0, u64::saturating_add)
+        let volumes = self.pool.volumes();
+        let disks = volumes.iter().filter(|volume| volume.share().is_none());
+        disks.map(promised).fold(0, u64::saturating_add)
     }
 
     /// The words to a client that asks for more than the pool can hold; it is no mistake.

@@ -21,6 +21,7 @@ mod rename;
 mod router;
 mod schedules;
 mod serve;
+mod shares;
 mod targets;
 mod together;
 mod trace;

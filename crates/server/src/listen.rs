@@ -8,8 +8,9 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use units::Network;
+
 use crate::admission::is_loopback;
-use crate::network::Network;
 use crate::{Listening, SocketAccess, StartError};
 
 /// The longest path of a unix socket (`sun_path` less its final zero), in bytes.

@@ -201,7 +201,8 @@ const VOLUME_METRICS: &[VolumeMetric] = &[
     }),
     gauge("base_bytes", "Bytes of blocks at home in the base", |v| v.base_bytes),
     gauge("versions", "Versions", |v| v.versions),
-    gauge("size_bytes", "Size", |v| v.size_bytes),
+    // The address space of a share says nothing.
+    gauge("size_bytes", "Size; 0 of a share", |v| if v.share.is_some() { 0 } else { v.size_bytes }),
     gauge("live_bytes", "Bytes of the present that are stored", |v| v.live_bytes),
     gauge("history_bytes", "Bytes kept only for the past", |v| v.history_bytes),
     gauge("live_exact", "1 if live bytes were counted, 0 if they are an upper bound", |v| {

@@ -10,13 +10,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Deserialize;
-use units::{Size, Span};
+use units::{Network, NetworkError, Size, Span};
 use volume::Rates;
 
 use crate::StartError;
 use crate::buffers::{BUFFERS_BYTES_DEFAULT, BUFFERS_BYTES_MIN};
 use crate::hooks::Hook;
-use crate::network::Network;
 
 /// How long a client may take to send the head of a request, and then its body.
 pub(crate) const HTTP_PATIENCE: Duration = Duration::from_secs(30);
@@ -74,8 +73,8 @@ pub struct Settings {
     pub http: ListenSettings,
     /// The iSCSI listeners and targets.
     pub iscsi: IscsiSettings,
-    /// The NFS listeners: only `none` in this release.
-    pub nfs: ListenSettings,
+    /// The NFS listeners.
+    pub nfs: NfsSettings,
     /// Commands around captures, by name: only in the file.
     pub hooks: BTreeMap<String, HookSettings>,
     /// The log on standard error.
@@ -123,6 +122,16 @@ pub struct IscsiSettings {
     /// The beginning of the names of all targets, such as `iqn.2026-11.org.example.store`.
     pub base: Option<String>,
     /// Networks, such as `10.1.0.0/16`, in which targets with CHAP are served.
+    pub trusted_networks: Vec<String>,
+}
+
+/// Where NFS is served.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NfsSettings {
+    /// `none` or `ADDRESS:PORT`.
+    pub listen: Vec<String>,
+    /// Networks, such as `10.1.0.0/16`, in which shares are served to those whom they allow.
     pub trusted_networks: Vec<String>,
 }
 
@@ -227,7 +236,10 @@ impl Settings {
                     lower.iscsi.trusted_networks,
                 ),
             },
-            nfs: self.nfs.over(lower.nfs),
+            nfs: NfsSettings {
+                listen: first_set(self.nfs.listen, lower.nfs.listen),
+                trusted_networks: first_set(self.nfs.trusted_networks, lower.nfs.trusted_networks),
+            },
             hooks: if self.hooks.is_empty() { lower.hooks } else { self.hooks },
             log: LogSettings {
                 format: self.log.format.or(lower.log.format),
@@ -369,6 +381,10 @@ pub struct Config {
     pub iscsi_base: Option<String>,
     /// Networks in which iSCSI is served to those who prove themselves.
     pub iscsi_trusted: Vec<Network>,
+    /// NFS listeners: TCP only.
+    pub nfs: Listening,
+    /// Networks in which NFS is served to those whom shares allow.
+    pub nfs_trusted: Vec<Network>,
     /// How long a client of HTTP may take to send the head of a request, and then its body. No
     /// setting: tests have less.
     pub http_patience: Duration,
@@ -390,12 +406,6 @@ impl Config {
         // Clients get the sockets as URIs, which need absolute paths.
         let pool_dir = std::path::absolute(&pool_dir)
             .map_err(|e| StartError::Path { path: pool_dir, source: e })?;
-        if settings.nfs.listen.iter().any(|l| l != "none") {
-            return Err(StartError::setting(
-                "--nfs: that protocol is not in this release",
-                "leave --nfs out, or give --nfs none",
-            ));
-        }
         let mut nbd = listening(&settings.nbd.listen, pool_dir.join("nbd.sock"), None, "--nbd")?;
         nbd.access = access(settings.nbd.socket_mode, settings.nbd.socket_group)?;
         let tcp = Some(HTTP_TCP_DEFAULT);
@@ -435,9 +445,11 @@ impl Config {
                 .unwrap_or(NBD_CONNECTIONS_MAX_DEFAULT),
             nbd_tls: tls(settings.nbd.tls_cert, settings.nbd.tls_key, settings.nbd.tls_client_ca)?,
             http,
-            iscsi: iscsi_listening(&settings.iscsi.listen)?,
+            iscsi: tcp_listening(&settings.iscsi.listen, "--iscsi")?,
             iscsi_base: settings.iscsi.base.map(|base| iscsi_base(&base)).transpose()?,
-            iscsi_trusted: networks(&settings.iscsi.trusted_networks)?,
+            iscsi_trusted: networks(&settings.iscsi.trusted_networks, "iscsi.trusted_networks")?,
+            nfs: tcp_listening(&settings.nfs.listen, "--nfs")?,
+            nfs_trusted: networks(&settings.nfs.trusted_networks, "nfs.trusted_networks")?,
             http_patience: HTTP_PATIENCE,
             hooks: hooks(settings.hooks)?,
             log: settings.log,
@@ -604,21 +616,21 @@ fn listening(
     Ok(Listening { unix: unix.or(Some(unix_default)), tcp, access })
 }
 
-/// The iSCSI listeners: none unless they are asked for.
-fn iscsi_listening(texts: &[String]) -> Result<Listening, StartError> {
+/// The listeners of what is served over TCP only, and when it is asked for.
+fn tcp_listening(texts: &[String], flag: &str) -> Result<Listening, StartError> {
     let tcp = match texts {
         [only] if only == "none" => Vec::new(),
-        _ => texts.iter().map(|text| tcp_address(text, "--iscsi")).collect::<Result<_, _>>()?,
+        _ => texts.iter().map(|text| tcp_address(text, flag)).collect::<Result<_, _>>()?,
     };
     Ok(Listening { tcp, ..Listening::default() })
 }
 
 /// Networks whose listeners are believed.
-fn networks(texts: &[String]) -> Result<Vec<Network>, StartError> {
+fn networks(texts: &[String], field: &str) -> Result<Vec<Network>, StartError> {
     let network = |text: &String| {
-        text.parse().map_err(|_| {
-            let what = format!("iscsi.trusted_networks: `{text}` is no network");
-            StartError::setting(what, "give it as 10.1.0.0/16 or fd00::/8")
+        text.parse().map_err(|error: NetworkError| {
+            let what = format!("{field}: {error}");
+            StartError::setting(what, error.hint.as_deref().unwrap_or_default())
         })
     };
     texts.iter().map(network).collect()

@@ -61,12 +61,23 @@ fn a_socket_is_its_owners_unless_the_operator_says_more() {
 }
 
 #[test]
-fn protocols_of_later_releases_take_none_only() {
-    let mut settings = Settings { pool: Some("/pool".into()), ..Settings::default() };
-    settings.nfs.listen = vec!["none".to_owned()];
-    assert!(config(settings.clone()).is_ok());
-    settings.nfs.listen = vec!["127.0.0.1:20490".to_owned()];
-    assert_eq!(config(settings), Err("--nfs: that protocol is not in this release".to_owned()));
+fn nfs_is_served_over_tcp_when_it_is_asked_for() {
+    let with = |listen: &[&str]| {
+        let mut settings = Settings { pool: Some("/pool".into()), ..Settings::default() };
+        settings.nfs.listen = listen.iter().map(|&text| text.to_owned()).collect();
+        config(settings).map(|config| config.nfs)
+    };
+    let address = "127.0.0.1:20490".to_owned();
+    assert_eq!(with(&[]), Ok(Listening::default()));
+    assert_eq!(with(&["none"]), Ok(Listening::default()));
+    assert_eq!(with(&[&address]).expect("listens").tcp, [address]);
+    for wrong in ["unix:/nfs", "20490", "none:x"] {
+        assert!(with(&[wrong]).expect_err("refused").starts_with("--nfs: "), "{wrong}");
+    }
+    let file = "pool = \"/pool\"\n[nfs]\nlisten = [\"[::1]:0\"]\ntrusted_networks = [\"10.0.0.7\"]";
+    let settings = Settings::from_toml(file, &|_| None).expect("read");
+    let found = config(settings).expect("a configuration");
+    assert_eq!((found.nfs.tcp.len(), found.nfs_trusted.len()), (1, 1));
 }
 
 #[test]
@@ -88,25 +99,30 @@ fn iscsi_is_served_over_tcp_when_it_is_asked_for() {
 }
 
 #[test]
-fn iscsi_beyond_this_machine_is_in_trusted_networks_or_refused() {
-    let outcome = |listen: &str, networks: &[&str], insecure: bool| {
-        let mut settings = Settings { pool: Some("/pool".into()), ..Settings::default() };
-        settings.insecure = Some(insecure);
-        settings.iscsi.listen = vec![listen.to_owned()];
-        settings.iscsi.trusted_networks = networks.iter().map(|&net| net.to_owned()).collect();
+fn what_has_no_encryption_is_served_in_trusted_networks_or_refused() {
+    let outcome = |protocol: &str, listen: &str, networks: &[&str], insecure: bool| {
+        let text = format!(
+            "pool = \"/pool\"\ninsecure = {insecure}\n[{protocol}]\nlisten = [{listen:?}]\n\
+             trusted_networks = {networks:?}"
+        );
+        let settings = Settings::from_toml(&text, &|_| None).expect("read");
         let config = config(settings)?;
         crate::exposure::refuse_exposed(&config).map_err(|error| error.to_string())
     };
     let private = ["10.1.0.0/16", "fd00::/8"];
-    for listen in ["127.0.0.1:0", "10.1.2.3:0", "[fd00::1]:0", "[::ffff:10.1.2.3]:0"] {
-        assert_eq!(outcome(listen, &private, false), Ok(()), "{listen}");
+    for protocol in ["iscsi", "nfs"] {
+        for listen in ["127.0.0.1:0", "10.1.2.3:0", "[fd00::1]:0", "[::ffff:10.1.2.3]:0"] {
+            assert_eq!(outcome(protocol, listen, &private, false), Ok(()), "{protocol} {listen}");
+        }
+        for listen in ["10.2.0.1:0", "0.0.0.0:0", "[::]:0", "[fe80::1]:0"] {
+            assert!(outcome(protocol, listen, &private, false).is_err(), "{protocol} {listen}");
+            assert_eq!(outcome(protocol, listen, &[], true), Ok(()), "{protocol} {listen}");
+        }
+        assert!(outcome(protocol, "10.1.2.3:0", &[], false).is_err());
+        let wrong = outcome(protocol, "127.0.0.1:0", &["10.1.0.0/33"], false);
+        let start = format!("{protocol}.trusted_networks: `10.1.0.0/33` is no network");
+        assert!(wrong.expect_err("refused").starts_with(&start));
     }
-    for listen in ["10.2.0.1:0", "0.0.0.0:0", "[::]:0", "[fe80::1]:0"] {
-        assert!(outcome(listen, &private, false).is_err(), "{listen}");
-        assert_eq!(outcome(listen, &[], true), Ok(()), "{listen}");
-    }
-    assert!(outcome("10.1.2.3:0", &[], false).is_err());
-    assert!(outcome("127.0.0.1:0", &["10.1.0.0/33"], false).is_err());
 }
 
 #[test]

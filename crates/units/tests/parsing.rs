@@ -2,7 +2,8 @@
 //! and what is printed is read back as the same value.
 
 use hindsight_units::{
-    Granularity, MarkName, Moment, Seq, Size, Span, TimeZone, VolumeMoment, VolumeName, WallTime,
+    Granularity, MarkName, Moment, Network, Seq, Size, Span, TimeZone, VolumeMoment, VolumeName,
+    WallTime,
 };
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
@@ -434,6 +435,9 @@ proptest! {
         if let Ok(size) = text.parse::<Size>() {
             prop_assert_eq!(size.to_string().parse::<Size>(), Ok(size));
         }
+        if let Ok(network) = text.parse::<Network>() {
+            prop_assert_eq!(network.to_string().parse::<Network>(), Ok(network));
+        }
     }
 
     #[test]
@@ -446,6 +450,18 @@ proptest! {
         for moment in moments.into_iter().chain([Moment::Mark(name.clone())]) {
             let both = VolumeMoment { volume: name.clone(), moment };
             prop_assert_eq!(both.to_string().parse::<VolumeMoment>(), Ok(both));
+        }
+    }
+
+    #[test]
+    fn a_network_is_read_back_and_has_its_address(ip: core::net::IpAddr, bits in 0_u8..=128) {
+        let text = format!("{ip}/{bits}");
+        if let Ok(network) = text.parse::<Network>() {
+            prop_assert_eq!(network.to_string().parse::<Network>(), Ok(network));
+            // Of what is mapped, fewer bits are a network of IPv6.
+            prop_assert!(network.contains(ip) || (ip.to_canonical() != ip && bits < 96));
+        } else {
+            prop_assert!(ip.is_ipv4() && bits > 32);
         }
     }
 

@@ -49,14 +49,15 @@ pub use write::whole::Whole;
 pub use error::{Error, ErrorKind, Result};
 pub use history::{IoCount, IoKind};
 pub use types::{
-    Access, AccessChange, AgeBytes, Architecture, AuditRecord, Bucket, Budget, CacheChange,
-    CacheInfo, CacheSetting, CacheUse, Compaction, CompactionInfo, CompactionState, Consistency,
-    ConversionInfo, Credential, DedupInfo, DeletedVolume, Deletion, Dependants, DiffPage, Encoding,
-    EncodingChange, EncodingInfo, EncodingSetting, Event, Extent, GraceInfo, Granularity, Growth,
-    HistoryPage, Holder, ImportInfo, ImportSpec, KeptFor, Mark, PoolSpace, PoolStatus, Range,
-    Resolved, RevertReport, Sacrifice, ScrubInfo, ScrubState, Secret, SettlePhase, Settling, Stamp,
-    Version, VersionPage, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpace, VolumeSpec,
-    WriteOp,
+    Access, AccessChange, AgeBytes, Allowed, Architecture, AuditRecord, Bucket, Budget,
+    CacheChange, CacheInfo, CacheSetting, CacheUse, Compaction, CompactionInfo, CompactionState,
+    Consistency, ConversionInfo, Credential, DedupInfo, DeletedVolume, Deletion, Dependants,
+    DiffPage, Encoding, EncodingChange, EncodingInfo, EncodingSetting, Event, Extent, GraceInfo,
+    Grant, Granularity, Growth, HistoryPage, Holder, ImportInfo, ImportSpec, KeptFor, Mark,
+    Metadata, PastAccess, PoolSpace, PoolStatus, Range, Resolved, RevertReport, SHARE_BYTES,
+    Sacrifice, ScrubInfo, ScrubState, Secret, SettlePhase, Settling, ShareChange, ShareSetting,
+    Squash, Stamp, Version, VersionPage, VolumeChange, VolumeCounters, VolumeInfo, VolumeSpace,
+    VolumeSpec, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

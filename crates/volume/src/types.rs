@@ -2,9 +2,12 @@
 
 mod access;
 mod settings;
+mod share;
 mod space;
 mod stamp;
 mod trash;
+
+use std::sync::Arc;
 
 use history::IoCount;
 use serde::{Deserialize, Serialize};
@@ -14,6 +17,9 @@ pub use access::{Access, AccessChange, Credential, Secret};
 pub use settings::{
     Architecture, CacheChange, CacheSetting, Encoding, EncodingChange, EncodingSetting,
     Granularity, VolumeChange, VolumeSpec,
+};
+pub use share::{
+    Allowed, Grant, Metadata, PastAccess, SHARE_BYTES, ShareChange, ShareSetting, Squash,
 };
 pub use space::{
     AgeBytes, DedupInfo, Growth, Holder, KeptFor, PoolSpace, PoolStatus, Sacrifice, VolumeSpace,
@@ -216,6 +222,8 @@ pub struct VolumeInfo {
     pub oldest: Stamp,
     /// The present.
     pub latest: Stamp,
+    /// Its settings as a share, if it is one.
+    pub share: Option<Arc<ShareSetting>>,
     /// When it was made.
     pub created: WallTime,
     /// The volume and seq it was cloned from.

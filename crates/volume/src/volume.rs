@@ -7,6 +7,7 @@ pub mod identity;
 pub mod rename;
 pub mod resize;
 pub mod settings;
+pub mod share;
 pub mod sizing;
 pub mod stream;
 
@@ -76,6 +77,7 @@ impl Volume {
             history_bytes: space.history_bytes,
             pinned_bytes: space.pinned_bytes,
             hook: record.hook.clone(),
+            share: record.share.clone(),
             oldest,
             latest,
             created: WallTime::from_nanos(record.created_ns),

@@ -24,6 +24,9 @@ const WORDS: &[(&str, &[&str])] = &[
             "auto",
         ],
     ),
+    ("stable|server", &["stable", "server"]),
+    ("root|all|none", &["root", "all", "none"]),
+    ("none|root|all", &["none", "root", "all"]),
     ("ENCODING", &["raw", "delta", "xor"]),
     ("GRANULARITY", &["every-write", "on-demand", "1s", "1min", "1h"]),
     ("ON|OFF", &["on", "off"]),
@@ -55,8 +58,15 @@ impl Server {
         let of_group = path.starts_with("group ");
         match (name, is_positional) {
             ("NAME", true) if path == "volume undelete" => self.deleted(),
-            ("NAME", true) if matches!(path, "volume create" | "volume import") => Vec::new(),
-            ("NAME", true) => self.volumes(),
+            ("NAME", true)
+                if matches!(path, "volume create" | "volume import" | "share create") =>
+            {
+                Vec::new()
+            }
+            ("HOST|CIDR", true) if path == "share deny" => self.networks(first),
+            ("NAME", true) if path.starts_with("share ") => self.shares(),
+            ("NAME", true) if path.starts_with("target ") => self.volumes(),
+            ("NAME", true) => self.volumes_and_shares(),
             ("VOLUME", _) => self.volumes(),
             ("TRACE", true) if path.starts_with("model ") => self.volumes(),
             ("GROUP", true) if path != "group create" => self.groups(),
@@ -78,6 +88,20 @@ impl Server {
 
     fn volumes(&self) -> Vec<String> {
         self.ask(Client::volumes).into_iter().map(|volume| volume.name).collect()
+    }
+
+    fn shares(&self) -> Vec<String> {
+        self.ask(Client::shares).into_iter().map(|share| share.name).collect()
+    }
+
+    fn volumes_and_shares(&self) -> Vec<String> {
+        [self.volumes(), self.shares()].concat()
+    }
+
+    /// Networks that a share has entries of.
+    fn networks(&self, share: &str) -> Vec<String> {
+        let allowed = self.ask(|client| client.share(share).map(|share| share.allowed));
+        allowed.into_iter().map(|allowed| allowed.network).collect()
     }
 
     fn deleted(&self) -> Vec<String> {
@@ -120,7 +144,7 @@ impl Server {
             let moments = self.moments(subject, moment, of_group);
             return moments.into_iter().map(|moment| format!("{subject}@{moment}")).collect();
         }
-        let mut all = if of_group { self.groups() } else { self.volumes() };
+        let mut all = if of_group { self.groups() } else { self.volumes_and_shares() };
         let begun: Vec<String> = all.iter().map(|name| format!("{name}@")).collect();
         if is_needed {
             return begun;

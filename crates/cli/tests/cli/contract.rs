@@ -25,6 +25,8 @@ const DRY_RUNS: &[&[&str]] = &[
     &["mark", "delete", "pg", "m"],
     &["revert", "pg", "--to", "v:0"],
     &["volume", "rename", "pg", "pg-main"],
+    &["share", "set", "home", "--window", "1h", "--metadata", "server"],
+    &["share", "delete", "home"],
 ];
 
 /// The verbs whose manual page has the option, as `volume-set`.
@@ -46,6 +48,7 @@ fn verbs_with_dry_runs() -> BTreeSet<String> {
 fn every_dry_run_has_one_shape_and_changes_nothing() {
     let fixture = Fixture::new();
     fixture.ok(&["volume", "create", "pg", "--size", "64MiB"]);
+    fixture.ok(&["share", "create", "home"]);
     fixture.ok(&["group", "create", "db", "pg"]);
     fixture.ok(&["version", "schedule", "set", "pg", "--every", "7d", "--keep-last", "1"]);
     fixture.ok(&["group", "schedule", "set", "db", "--every", "7d", "--keep-last", "1"]);
@@ -53,7 +56,8 @@ fn every_dry_run_has_one_shape_and_changes_nothing() {
     fixture.ok(&["version", "create", "pg"]);
     fixture.ok(&["mark", "create", "pg", "m", "--pin"]);
     let state = || {
-        let lists: [&[&str]; 5] = [
+        let lists: [&[&str]; 6] = [
+            &["share", "show", "home"],
             &["volume", "show", "pg"],
             &["version", "list", "pg"],
             &["group", "show", "db"],
@@ -90,7 +94,7 @@ fn every_dry_run_has_one_shape_and_changes_nothing() {
 
 /// The nouns and the verb at the beginning of a command, as its manual page has them.
 fn verbs_of(words: &[&str]) -> String {
-    let is_word = |word: &&&str| !matches!(**word, "pg" | "db") && !word.starts_with('-');
+    let is_word = |word: &&&str| !matches!(**word, "pg" | "db" | "home") && !word.starts_with('-');
     words.iter().take_while(is_word).copied().collect::<Vec<_>>().join("-")
 }
 

@@ -19,6 +19,8 @@ pub(crate) struct Addresses {
     pub(crate) tls: bool,
     /// Where iSCSI is served, if it is, and what its targets are called.
     pub(crate) iscsi: Option<(SocketAddr, Arc<IscsiContext>)>,
+    /// Where NFS is served.
+    pub(crate) nfs: Vec<SocketAddr>,
 }
 
 impl Addresses {
@@ -41,6 +43,23 @@ impl Addresses {
     pub(super) fn iscsi_uri(&self, volume: &str) -> Option<String> {
         let (address, context) = self.iscsi.as_ref()?;
         Some(format!("iscsi://{}/{}/0", here(*address), context.targets.name_of(volume)?))
+    }
+
+    /// Commands that mount a share, one for each address.
+    pub(super) fn mount(&self, share: &str) -> Vec<String> {
+        let line = |&address: &SocketAddr| {
+            let address = here(address);
+            let port = address.port();
+            let (protocol, host) = match address {
+                SocketAddr::V4(address) => ("tcp", address.ip().to_string()),
+                SocketAddr::V6(address) => ("tcp6", format!("[{}]", address.ip())),
+            };
+            format!(
+                "mount -t nfs -o vers=3,proto={protocol},port={port},mountport={port},nolock,noacl \
+                 {host}:/{share} /mnt"
+            )
+        };
+        self.nfs.iter().map(line).collect()
     }
 
     /// The iSCSI target that a volume is, with the sessions on it and on its moments.
@@ -92,7 +111,23 @@ fn nbd_unix_uri(volume: &str, socket: &Path) -> String {
 mod tests {
     use std::path::Path;
 
-    use super::nbd_unix_uri;
+    use super::{Addresses, nbd_unix_uri};
+
+    #[test]
+    fn a_share_is_mounted_at_each_address_of_this_machine() {
+        let nfs = ["0.0.0.0:20490", "[::1]:9"].map(|text| text.parse().expect("an address"));
+        let addresses = Addresses { nfs: nfs.to_vec(), ..Addresses::default() };
+        assert_eq!(
+            addresses.mount("home"),
+            [
+                "mount -t nfs -o vers=3,proto=tcp,port=20490,mountport=20490,nolock,noacl \
+                 127.0.0.1:/home /mnt",
+                "mount -t nfs -o vers=3,proto=tcp6,port=9,mountport=9,nolock,noacl \
+                 [::1]:/home /mnt",
+            ]
+        );
+        assert!(Addresses::default().mount("home").is_empty());
+    }
 
     #[test]
     fn a_socket_with_blanks_is_encoded_in_the_uri() {

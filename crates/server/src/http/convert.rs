@@ -37,11 +37,14 @@ pub(crate) fn architecture(architecture: volume::Architecture) -> &'static str {
 }
 
 pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &Addresses) -> api::Volume {
+    // A share is no disk.
+    let disk = info.share.is_none().then_some(&*info.name);
     api::Volume {
-        nbd_uri: nbd.uri(&info.name),
-        nbd_tcp_uri: nbd.tcp_uri(&info.name),
-        iscsi_name: nbd.iscsi_name(&info.name),
-        iscsi_uri: nbd.iscsi_uri(&info.name),
+        nbd_uri: disk.and_then(|name| nbd.uri(name)),
+        nbd_tcp_uri: disk.and_then(|name| nbd.tcp_uri(name)),
+        iscsi_name: disk.and_then(|name| nbd.iscsi_name(name)),
+        iscsi_uri: disk.and_then(|name| nbd.iscsi_uri(name)),
+        share: info.share.is_some(),
         clients: clients as u64,
         name: info.name,
         size: info.size_bytes,
@@ -391,6 +394,55 @@ pub(crate) fn explained(explained: volume::Explained) -> api::Explained {
 pub(crate) fn group(info: volume::GroupInfo) -> api::Group {
     let volume::GroupInfo { name, volumes, created, captures, hook } = info;
     api::Group { name, volumes, created: time(created), captures, hook, hook_known: true }
+}
+
+/// A share, as its volume stands, with its settings and how to mount it.
+pub(crate) fn share(
+    volume: api::Volume,
+    setting: &volume::ShareSetting,
+    mount: Vec<String>,
+) -> api::Share {
+    api::Share {
+        name: volume.name,
+        mount,
+        metadata: setting.metadata.name().to_owned(),
+        allowed: setting.allowed.iter().map(allowed).collect(),
+        architecture: volume.architecture,
+        granularity: volume.granularity,
+        window: volume.window,
+        history_limit: volume.history_limit,
+        window_held: volume.window_held,
+        window_kept: volume.window_kept,
+        grace: volume.grace,
+        state: volume.state,
+        clients: volume.clients,
+        live_bytes: volume.live_bytes,
+        live_exact: volume.live_exact,
+        history_bytes: volume.history_bytes,
+        pinned_bytes: volume.pinned_bytes,
+        hook: volume.hook,
+        hook_known: volume.hook_known,
+        oldest: volume.oldest,
+        latest: volume.latest,
+        created: volume.created,
+        cloned_from: volume.cloned_from,
+        conversion: volume.conversion,
+        encoding: volume.encoding,
+        dedup: volume.dedup,
+        versions: volume.versions,
+    }
+}
+
+fn allowed(allowed: &volume::Allowed) -> api::Allowed {
+    api::Allowed {
+        network: allowed.network.to_string(),
+        read_only: allowed.read_only,
+        squash: allowed.squash.name().to_owned(),
+        anonymous_uid: allowed.anonymous_uid,
+        anonymous_gid: allowed.anonymous_gid,
+        any_port: allowed.any_port,
+        past: allowed.past.name().to_owned(),
+    }
 }
 
 /// The access to a volume over iSCSI; secrets stay here.

@@ -21,7 +21,8 @@ const MOMENT: &str = concat!(
 /// Patterns of texts in requests, by the names of fields and parameters. A pattern may be narrower
 /// than the server's: it is for makers of requests.
 const PATTERNS: &[(&[&str], &str)] = &[
-    (&["name", "volume", "to_volume", "group", "like", "mark", "hook", "user"], NAME),
+    (&["name", "volume", "share", "to_volume", "group", "like", "mark", "hook", "user"], NAME),
+    (&["network"], "^10[.][1-9]?[0-9][.][1-9]?[0-9][.][1-9]?[0-9]([/](3[0-2]|[12]?[0-9]))?$"),
     (&["initiator"], "^(iqn|eui|naa)[.][a-z0-9.:-]{1,200}$"),
     (&["secret"], "^[A-Za-z0-9._-]{12,16}$"),
     (&["at", "from", "to", "since", "until"], MOMENT),
@@ -40,6 +41,9 @@ const PATTERNS: &[(&[&str], &str)] = &[
 const WORDS: &[(&str, &[&str])] = &[
     ("encoding", &["raw", "delta", "xor"]),
     ("format", &["raw"]),
+    ("metadata", &["stable", "server"]),
+    ("squash", &["none", "root", "all"]),
+    ("past", &["none", "root", "all"]),
     (
         "architecture",
         &[
@@ -69,7 +73,7 @@ const BOUNDS: &[(&str, u64, u64)] = &[
 
 /// Bodies that have to name something.
 const CHANGES: &[&str] =
-    &["ChangeGroup", "ChangePool", "ChangeTarget", "ChangeVolume", "SetSchedule"];
+    &["ChangeGroup", "ChangePool", "ChangeShare", "ChangeTarget", "ChangeVolume", "SetSchedule"];
 /// Fields of those whose null says something; another field that is null is as one left out.
 const NULLS: &[&str] = &["chap", "history_limit", "hook", "mutual", "rebuild_rate", "scrub_rate"];
 
@@ -98,7 +102,8 @@ pub(super) fn complete(mut document: Value) -> Value {
         "type": "http", "scheme": "bearer",
         "description": "The token of the server, over TCP. The unix socket asks for none.",
     }});
-    let tags = ["groups", "health", "history", "jobs", "marks", "pool", "schedules", "versions"];
+    let tags =
+        ["groups", "health", "history", "jobs", "marks", "pool", "schedules", "shares", "versions"];
     let tag = |name: &str| json!({"name": name, "description": format!("All about {name}.")});
     document["tags"] = tags.into_iter().chain(["volumes"]).map(tag).collect();
     each(&mut document["paths"], |path, methods| {

@@ -16,7 +16,7 @@ use super::context::Context;
 use super::guard::{Caller, Door};
 use super::{
     document, groups, guard, health, history, import, jobs, marks, model, pool, rename, schedules,
-    targets, together, trace, trash, versions, volumes,
+    shares, targets, together, trace, trash, versions, volumes,
 };
 use crate::token::Token;
 
@@ -44,6 +44,9 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(volumes::list, volumes::create))
         .routes(routes!(volumes::show, volumes::change, trash::delete))
         .routes(routes!(rename::rename))
+        .routes(routes!(shares::list, shares::create))
+        .routes(routes!(shares::show, shares::change, shares::delete))
+        .routes(routes!(shares::allow, shares::deny))
         .routes(routes!(targets::list))
         .routes(routes!(targets::change))
         .routes(routes!(trash::list))

@@ -19,7 +19,8 @@ use super::convert;
 pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<IscsiTarget>>> {
     let targets = |context: &Context| {
         let volumes = context.pool().volumes();
-        Ok(volumes.iter().filter_map(|volume| context.nbd().target(volume)).collect())
+        let disks = volumes.iter().filter(|volume| volume.share().is_none());
+        Ok(disks.filter_map(|volume| context.nbd().target(volume)).collect())
     };
     context.engine(targets).await.map(Json)
 }

@@ -1,12 +1,14 @@
 //! Deleting volumes, the trash, and having them back.
 
+use std::sync::Arc;
+
 use api::{DeleteQuery, DeletedVolume, DryRunQuery, ProblemKind, Undelete, Would};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use units::{Size, Span};
-use volume::Deletion;
+use volume::{Deletion, Volume};
 
 use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Body, Named};
@@ -15,7 +17,7 @@ use super::convert;
 use crate::attach::Part;
 
 /// The answer to a delete: nothing, or the volume that would go.
-fn answer(told: DeletedVolume) -> Response {
+pub(super) fn answer(told: DeletedVolume) -> Response {
     match told.dry_run {
         true => Json(told).into_response(),
         false => StatusCode::NO_CONTENT.into_response(),
@@ -47,7 +49,7 @@ fn told(told: volume::DeletedVolume, dry_run: bool) -> DeletedVolume {
     }
 }
 
-fn deletion(query: &DeleteQuery) -> Answer<Deletion> {
+pub(super) fn deletion(query: &DeleteQuery) -> Answer<Deletion> {
     let grace = query.grace.as_deref().map(str::parse::<Span>).transpose();
     let grace = grace.map_err(|e| Refusal::malformed(e.message, e.hint))?;
     if query.now && grace.is_some() {
@@ -78,27 +80,35 @@ pub(super) async fn delete(
     let asked = deletion(&query)?;
     context
         .engine(move |context| {
-            // Obstacles are told before anybody is disconnected.
-            let would = Deletion { dry_run: true, ..asked };
             // It may have another name by the time that nobody has it any more.
-            let volume = context.volume(&name)?;
-            let seen = context.pool().remove(&volume, would)?;
-            // A dry run disconnects nobody.
-            let force = asked.force && !asked.dry_run;
-            let closed = context.close(&volume, Part::Past, force);
-            if asked.dry_run {
-                if !asked.force {
-                    closed?;
-                }
-                return Ok(told(seen, true));
-            }
-            let _closed = closed?;
-            let deleted = context.pool().remove(&volume, asked)?;
-            context.meters().forget(deleted.id);
-            Ok(told(deleted, false))
+            remove(context, &context.volume(&name)?, asked)
         })
         .await
         .map(answer)
+}
+
+/// Deletes a volume, or says what would be deleted.
+pub(super) fn remove(
+    context: &Context,
+    volume: &Arc<Volume>,
+    asked: Deletion,
+) -> Answer<DeletedVolume> {
+    // Obstacles are told before anybody is disconnected.
+    let would = Deletion { dry_run: true, ..asked };
+    let seen = context.pool().remove(volume, would)?;
+    // A dry run disconnects nobody.
+    let force = asked.force && !asked.dry_run;
+    let closed = context.close(volume, Part::Past, force);
+    if asked.dry_run {
+        if !asked.force {
+            closed?;
+        }
+        return Ok(told(seen, true));
+    }
+    let _closed = closed?;
+    let deleted = context.pool().remove(volume, asked)?;
+    context.meters().forget(deleted.id);
+    Ok(told(deleted, false))
 }
 
 /// Lists deleted volumes that can be had back, in the order in which they were deleted.

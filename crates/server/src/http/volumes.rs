@@ -29,7 +29,7 @@ pub(super) fn location(volume: &str) -> String {
     format!("{API_PREFIX}/volumes/{volume}")
 }
 
-/// Lists all volumes by name.
+/// Lists all volumes by name, but for shares.
 #[utoipa::path(get, path = "/volumes", tag = "volumes",
     responses((status = 200, body = Vec<api::Volume>)))]
 pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api::Volume>>> {
@@ -39,6 +39,9 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api:
 fn all(context: &Context) -> Answer<Vec<api::Volume>> {
     let mut described = Vec::new();
     for volume in context.pool().volumes() {
+        if volume.share().is_some() {
+            continue;
+        }
         match context.describe(&volume) {
             Ok(volume) => described.push(volume),
             // Deleted since it was listed.

@@ -13,7 +13,7 @@ use crate::attach::{Part, VolumeId};
 
 use super::export::{Changes, Export, Exports, Listed, OpenError, Stretch};
 
-/// Everything in a pool.
+/// Everything in a pool that is a disk: shares are not.
 pub struct PoolExports {
     pool: Arc<Pool>,
     no_space: Arc<NoSpace>,
@@ -30,6 +30,12 @@ impl PoolExports {
     #[must_use]
     pub fn no_space(&self) -> &Arc<NoSpace> {
         &self.no_space
+    }
+
+    fn disks(&self) -> Vec<Arc<Volume>> {
+        let mut volumes = self.pool.volumes();
+        volumes.retain(|volume| volume.share().is_none());
+        volumes
     }
 
     fn present(&self, volume: Arc<Volume>) -> Arc<dyn Export> {
@@ -58,7 +64,7 @@ impl From<Error> for OpenError {
 impl Exports for PoolExports {
     fn open(&self, name: &str) -> std::result::Result<Arc<dyn Export>, OpenError> {
         if name.is_empty() {
-            return match &self.pool.volumes()[..] {
+            return match &self.disks()[..] {
                 [only] => Ok(self.present(Arc::clone(only))),
                 [] => Err(OpenError::new("there is no volume yet")),
                 many => Err(OpenError::new(format!(
@@ -71,6 +77,11 @@ impl Exports for PoolExports {
             .parse()
             .map_err(|e: units::MomentError| in_words(&e.message, e.hint.as_deref()))?;
         let volume = self.pool.volume(&wanted.volume)?;
+        if volume.share().is_some() {
+            let name = volume.name();
+            let hint = format!("`hindsight share show {name}` says how");
+            return Err(in_words(&format!("{name} is a share: mount it over NFS"), Some(&hint)));
+        }
         if !name.contains('@') {
             return Ok(self.present(volume));
         }
@@ -79,11 +90,11 @@ impl Exports for PoolExports {
     }
 
     fn presents(&self) -> Vec<Arc<dyn Export>> {
-        self.pool.volumes().into_iter().map(|volume| self.present(volume)).collect()
+        self.disks().into_iter().map(|volume| self.present(volume)).collect()
     }
 
     fn list(&self, limit: usize) -> Vec<Listed> {
-        let volumes = self.pool.volumes();
+        let volumes = self.disks();
         let mut listed: Vec<Listed> = volumes.iter().map(|v| present(v)).take(limit).collect();
         for volume in &volumes {
             if listed.len() >= limit {

@@ -15,7 +15,7 @@ pub trait Exports: Send + Sync + 'static {
     /// When there is no such export, in words for people.
     fn open(&self, name: &str) -> std::result::Result<Arc<dyn Export>, OpenError>;
 
-    /// The presents of all volumes.
+    /// The presents of all that can be opened.
     fn presents(&self) -> Vec<Arc<dyn Export>> {
         Vec::new()
     }

@@ -11,5 +11,6 @@ mod recording;
 mod refusals;
 mod rename;
 mod schedules;
+mod shares;
 mod starting;
 mod trash;

@@ -8,7 +8,7 @@ use api::{SizeInput, SpanInput};
 use block::{BlockDevice, MemoryDevice};
 use env::{RealClock, RealEntropy};
 use serde_json::Value;
-use units::{Cron, Granularity, Moment, Size, Span, WallTime};
+use units::{Cron, Granularity, Moment, Network, Size, Span, WallTime};
 use volume::{
     AccessChange, Architecture, CacheChange, Credential, EncodingChange, Machine, Pool, PoolFormat,
     PoolOptions, Secret, VolumeSpec,
@@ -239,6 +239,7 @@ fn spec() -> VolumeSpec {
         encoding: EncodingChange::default(),
         dedup: false,
         strict: false,
+        share: None,
     }
 }
 
@@ -271,10 +272,10 @@ fn a_pattern_has_nothing_that_the_server_does_not_read() {
         "cron" => text.parse::<Cron>().is_ok(),
         "next" => text.parse::<WallTime>().is_ok(),
         "at" | "from" | "to" | "since" | "until" => text.parse::<Moment>().is_ok(),
-        "name" | "volume" | "volumes" | "to_volume" | "group" | "like" | "mark" | "hook" => {
-            is_name(text)
-        }
+        "name" | "volume" | "volumes" | "share" | "to_volume" | "group" | "like" | "mark"
+        | "hook" => is_name(text),
         "allow" => wire::iscsi::names::fold_initiator(text).is_ok(),
+        "network" => text.parse::<Network>().is_ok(),
         "user" => is_user(&pool, text),
         "secret" => Secret::new(text.to_owned()).is_ok(),
         _ => panic!("nobody says what reads {name}"),

@@ -21,8 +21,8 @@ use crate::pool::run_figures::{Figures, SpanFigures};
 use crate::retention::keep_rules::KeepRules;
 use crate::retention::open_files::OpenFiles;
 use crate::types::{
-    Access, Architecture, AuditRecord, CacheSetting, Compaction, Consistency, Credential, Encoding,
-    EncodingSetting, Granularity, Secret,
+    Access, Allowed, Architecture, AuditRecord, CacheSetting, Compaction, Consistency, Credential,
+    Encoding, EncodingSetting, Granularity, Secret, ShareSetting,
 };
 
 /// The cells of the first table under a heading.
@@ -132,7 +132,14 @@ fn volume() -> VolumeRecord {
         access: access(),
         hook: Some("freeze".to_owned()),
         strict: true,
+        share: Some(Arc::new(share())),
     }
+}
+
+fn share() -> ShareSetting {
+    let network = "10.1.0.0/16".parse().expect("a network");
+    let allowed = Allowed { read_only: true, any_port: true, ..Allowed::new(network) };
+    ShareSetting { allowed: vec![allowed], ..ShareSetting::default() }
 }
 
 fn access() -> Access {
@@ -235,6 +242,8 @@ fn the_page_names_every_field_of_every_json_record() {
         fields("grace", &grace()),
         fields("trash", &trash()),
         fields("access", &access()),
+        fields("share", &share()),
+        fields("allowed", &share().allowed[0]),
         fields("credential", &access().chap.expect("it has one")),
         fields("open files", &OpenFiles::default()),
         fields("figures", &figures()),

@@ -2,13 +2,16 @@
 //! `docs/format/ catalogue.md` lists the tables. Segment records, of which there are many, are
 //! fixed-width.
 
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use units::MapExtent;
 
 use crate::retention::keep_rules::KeepRules;
 use crate::types::{
     Access, Architecture, CacheSetting, Compaction, Consistency, EncodingSetting, Granularity,
+    ShareSetting,
 };
 
 /// A volume, or what is left of a deleted one while a clone still needs its past.
@@ -103,6 +106,24 @@ pub struct VolumeRecord {
     /// Each batch of its log is there whole or not at all, and none without all before it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
+    /// It is a share, with these settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "put_share", deserialize_with = "get_share")]
+    pub share: Option<Arc<ShareSetting>>,
+}
+
+#[expect(clippy::ref_option, reason = "serde hands it so")]
+fn put_share<S: Serializer>(
+    share: &Option<Arc<ShareSetting>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    share.as_deref().serialize(serializer)
+}
+
+fn get_share<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Arc<ShareSetting>>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.map(Arc::new))
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it so")]

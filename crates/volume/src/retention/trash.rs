@@ -292,6 +292,7 @@ impl Groups {
             record.conversion = None;
             record.trash = None;
             record.access = Access::default();
+            record.share = None;
             tx.remove_pins(volume.id)?;
             volume.compactions.remove_all(volume.id, &tx)?;
             let groups = self.groups_without(volume.id, &tx)?;

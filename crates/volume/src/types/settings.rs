@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use units::MapExtent;
 
+use crate::types::share::ShareSetting;
+
 /// Where current data lives and when old data is split off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -189,6 +191,8 @@ pub struct VolumeSpec {
     /// moment, and none without all before it; for `write_whole`. It cannot be changed, and such a
     /// volume has neither a write-back cache nor copy units of more than a block.
     pub strict: bool,
+    /// Its settings as a share, if it is to be one: then it is strict, and has `SHARE_BYTES`.
+    pub share: Option<ShareSetting>,
 }
 
 impl VolumeSpec {
@@ -211,6 +215,7 @@ impl VolumeSpec {
             encoding: EncodingChange::default(),
             dedup: false,
             strict: false,
+            share: None,
         }
     }
 }

@@ -16,6 +16,7 @@ impl Volumes {
         let volume = self.volume(name)?;
         let mut tx = volume.begin()?;
         volume.check_served()?;
+        volume.refuse_share("iSCSI does not serve it", "`hindsight share allow` says who may")?;
         let access = volume.access().changed(change);
         access.check()?;
         // Those in the trash come back as they are.

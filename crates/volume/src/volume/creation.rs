@@ -11,7 +11,7 @@ use crate::jobs::encoding;
 use crate::names::check_name;
 use crate::pool::volumes::Volumes;
 use crate::types::{Access, Architecture, Granularity, VolumeSpec};
-use crate::volume::Volume;
+use crate::volume::{Volume, share};
 use crate::write::{cache_sizes, copy_unit, whole};
 use crate::{Error, ErrorKind, Result};
 
@@ -49,9 +49,13 @@ impl Volumes {
     /// `Invalid`, `Exists`, `Full`, `Refused`.
     pub fn create_volume(&self, spec: &VolumeSpec) -> Result<Arc<Volume>> {
         let record = self.new_record(spec, Seq::ZERO)?;
+        let what = match spec.share {
+            Some(_) => "a share".to_owned(),
+            None => format!("{} bytes", spec.size_bytes),
+        };
         let detail = match spec.architecture {
-            Architecture::Logging => format!("{} bytes, {:?}", spec.size_bytes, spec.granularity),
-            other => format!("{} bytes, {:?}, {}", spec.size_bytes, spec.granularity, other.name()),
+            Architecture::Logging => format!("{what}, {:?}", spec.granularity),
+            other => format!("{what}, {:?}, {}", spec.granularity, other.name()),
         };
         self.add_volume(record, Origin::Nothing, "volume-create", detail)
     }
@@ -103,8 +107,10 @@ impl Volumes {
             access: Access::default(),
             trash: None,
             strict: spec.strict,
+            share: share::setting(spec)?,
         };
         whole::check(&record)?;
+        share::check(&record)?;
         Ok(record)
     }
 
@@ -153,7 +159,7 @@ impl Volumes {
     /// It is there at once; `Volume::import_info` tells how far it is.
     ///
     /// # Errors
-    /// Those of resolving; `Invalid`, `Exists`, `Refused`, `Io`.
+    /// Those of resolving; `Invalid`, also for a share; `Exists`, `Refused`, `Io`.
     pub fn clone_in_full(
         &self,
         source: &str,
@@ -185,6 +191,11 @@ impl Volumes {
         name: &str,
         (extent, in_full): (Option<MapExtent>, bool),
     ) -> Result<Arc<Volume>> {
+        if in_full {
+            // Copying goes by all pages of the address space, and would not come to an end.
+            let hint = "a clone that is not in full is there at once, and keeps what it needs";
+            origin.refuse_share("it is not cloned in full", hint)?;
+        }
         origin.destage_all()?;
         self.core.store.flush()?;
         let still = origin.stand_still()?;
@@ -228,6 +239,7 @@ impl Volumes {
                     origin.name().clone_into(name);
                 }
                 record.access = origin.access();
+                record.share = origin.share();
                 (Some(branch), source)
             }
             Origin::File(source) => (None, Some(source)),

@@ -35,7 +35,10 @@ impl Volume {
         if let Some(Granularity::Interval(0)) = change.granularity {
             return Err(Error::new(ErrorKind::Invalid, "an interval is longer than nothing"));
         }
-        change.size_bytes.map_or(Ok(()), check_size)?;
+        if let Some(size_bytes) = change.size_bytes {
+            self.refuse_share("it has no size", "`--history-limit` says how much history it has")?;
+            check_size(size_bytes)?;
+        }
         let is_switched = change.architecture.is_some_and(|to| to != self.architecture());
         if change.size_bytes.is_some() && is_switched {
             let text = "size and architecture are changed one after the other";

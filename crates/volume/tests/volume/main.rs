@@ -49,6 +49,7 @@ mod schedule;
 mod scrub;
 mod settings;
 mod settling;
+mod share;
 mod space;
 mod story;
 mod together;

@@ -106,6 +106,34 @@ fn names_that_cannot_be_opened_are_explained() {
     assert!(refusal(rig, "").contains("2 volumes"));
 }
 
+#[test]
+fn a_share_is_no_disk() {
+    let PoolRig { rig, pool, .. } = &pool_rig();
+    let share = pool.create_volume(&VolumeSpec::share("home")).expect("a share");
+    share.create_version("first").expect("a version");
+    share.create_mark("pinned", &Moment::Latest, true).expect("a mark");
+    pool.clone_volume("home", &Moment::Latest, "copy").expect("a clone");
+    for name in ["home", "home@v:0", "home@latest", "copy"] {
+        let told = refusal(rig, name);
+        let volume = name.split('@').next().expect("a name");
+        assert_eq!(
+            told,
+            format!(
+                "{volume} is a share: mount it over NFS; `hindsight share show {volume}` says how"
+            )
+        );
+    }
+    // The one disk that there is is what no name means.
+    Client::begin(rig, "", ReplyStyle::Simple);
+    let exports = PoolExports::new(Arc::clone(pool));
+    let names: Vec<String> = exports.list(100).into_iter().map(|one| one.name).collect();
+    assert_eq!(names, ["vol"]);
+    let presents = exports.presents();
+    assert_eq!(presents.iter().map(|one| one.name()).collect::<Vec<_>>(), ["vol"]);
+    let refused = exports.open("home").map(drop).expect_err("refused");
+    assert!(!refused.may_pass, "initiators do not try for ever");
+}
+
 /// Deletes a volume when it has just been opened, before its client is on the register.
 struct DeletedMeanwhile(PoolExports, Arc<Pool>);
 
