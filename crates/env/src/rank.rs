@@ -13,6 +13,8 @@ pub enum Rank {
     Metrics,
     /// The right to run schedules. Only ever tried.
     Schedules,
+    /// The right to open a share, or to revert one.
+    Shares,
     /// The right to change a share.
     ShareTurn,
     /// A share as it is for readers, who share it; held alone while a transaction is written.

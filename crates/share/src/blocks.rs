@@ -14,15 +14,6 @@ pub enum Wait {
     MayNot,
 }
 
-/// The things that a volume may have to have before it takes a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Lack {
-    /// Its map written out as far as its log is ahead of it.
-    Map,
-    /// Room, that is made by giving up history.
-    Room,
-}
-
 /// The blocks of a share's volume at one moment.
 pub trait Blocks: Send + Sync {
     /// Reads whole blocks. Those that were never written, or zeroed, are zeros.

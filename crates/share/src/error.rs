@@ -4,7 +4,14 @@ use std::error::Error as StdError;
 
 use units::FileNameError;
 
-use crate::blocks::Lack;
+/// The things that a volume may have to have before it takes a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lack {
+    /// Its map written out as far as its log is ahead of it.
+    Map,
+    /// Room, that is made by giving up history.
+    Room,
+}
 
 /// The fault, and so the caller's choices. Front ends have one function from here to their codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -42,9 +42,9 @@ mod work;
 
 pub use attributes::{Attributes, SetAttributes, SetTime};
 pub use blocks::{
-    BlockWrite, Blocks, HOLE_BLOCKS_MAX, Lack, Present, WHOLE_BLOCKS_MIN, Wait, hole_parts,
+    BlockWrite, Blocks, HOLE_BLOCKS_MAX, Present, WHOLE_BLOCKS_MIN, Wait, hole_parts,
 };
-pub use error::{Damage, Error, ErrorKind, Result, TooSmall};
+pub use error::{Damage, Error, ErrorKind, Lack, Result, TooSmall};
 pub use moment::Moment;
 pub use on_volume::{ViewBlocks, VolumeBlocks};
 pub use operations::create::{Create, Special};

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use units::{BLOCK_BYTES, Seq};
 use volume::{RoomWait, View, Volume, Whole, WriteOp};
 
-use crate::blocks::{BlockWrite, Blocks, Lack, Present, Wait};
-use crate::error::{Error, ErrorKind, Result};
+use crate::blocks::{BlockWrite, Blocks, Present, Wait};
+use crate::error::{Error, ErrorKind, Lack, Result};
 
 /// The present of a volume.
 pub struct VolumeBlocks {

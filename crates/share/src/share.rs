@@ -11,6 +11,7 @@
 use env::{Rank, RankedMutex, RankedReadGuard, RankedRwLock};
 use format::share::inode::{Content, FileKind, InodeBlock};
 use format::share::log::{FreeNumbers, LogBlock, State, log_block};
+use format::share::name_hash;
 use format::share::place::{BLOCK_BYTES, ROOT_BLOCK, inode_block};
 use format::share::root::ShareRoot;
 use units::{FileId, Generation, Inode, Seq, WallTime};
@@ -188,6 +189,12 @@ impl<P: Present> Share<P> {
         Ok(())
     }
 
+    /// A hash of bytes that nobody makes who does not know this share's key: for handles.
+    pub fn sign(&self, bytes: &[u8]) -> u64 {
+        // Another key than that of names, which clients see hashes of.
+        name_hash::sip_hash(!self.root.hash_key, bytes)
+    }
+
     /// The volume.
     pub fn present(&self) -> &P {
         &self.present
@@ -338,6 +345,11 @@ impl PresentTree<'_> {
     /// Counters and free numbers, after the last operation.
     pub fn state(&self) -> &State {
         &self.settled.last.state
+    }
+
+    /// The random number of this opening, or of the revert since.
+    pub fn incarnation(&self) -> u64 {
+        self.settled.incarnation
     }
 }
 

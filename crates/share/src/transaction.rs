@@ -111,6 +111,11 @@ impl<P: Present> Share<P> {
 }
 
 impl<'s, 'd, P: Present> Transaction<'s, 'd, P> {
+    /// The random number of the share's opening, or of the revert since.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
     /// How many operations changed something.
     pub fn operations(&self) -> u64 {
         self.operations

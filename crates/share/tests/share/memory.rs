@@ -153,7 +153,8 @@ impl Memory {
         let mut bytes = [0; BLOCK];
         self.read(block, &mut bytes, Wait::May).expect("it is read");
         change(&mut bytes);
-        self.write_whole(&[BlockWrite::Data { block, bytes: &bytes }], Wait::May).expect("it is written");
+        self.write_whole(&[BlockWrite::Data { block, bytes: &bytes }], Wait::May)
+            .expect("it is written");
     }
 
     /// Every block that is no hole.
