@@ -25,7 +25,7 @@ mod member_watch;
 mod meters;
 mod metrics;
 pub mod nbd;
-mod network;
+pub mod nfs;
 mod no_space;
 mod opening_log;
 mod pool_files;
@@ -54,7 +54,7 @@ pub use serve::serve;
 pub use server::Server;
 pub use settings::{
     CONFIG_FILE_DEFAULT, Config, HookSettings, IscsiSettings, ListenSettings, Listening,
-    LogSettings, NbdSettings, Settings, SocketAccess, TlsFiles,
+    LogSettings, NbdSettings, NfsSettings, Settings, SocketAccess, TlsFiles,
 };
 pub use stack_files::{create_stack, member_paths};
 pub use taps::Taps;

@@ -14,7 +14,7 @@ use volume::Pool;
 use crate::background::Background;
 use crate::buffers::BuffersCollector;
 use crate::exposure::{
-    Tls, http_protection, iscsi_protection, nbd_protection, refuse_exposed, tls,
+    Tls, http_protection, iscsi_protection, nbd_protection, nfs_protection, refuse_exposed, tls,
 };
 use crate::fill::{FillGauge, FillWatch};
 use crate::hooked::Hooked;
@@ -26,6 +26,7 @@ use crate::member_watch::MemberWatch;
 use crate::meters::Meters;
 use crate::metrics::Metrics;
 use crate::nbd::NbdContext;
+use crate::nfs::{CallCollector, NfsContext, Shares};
 use crate::no_space::NoSpaceCollector;
 use crate::pool_files::MadeDirs;
 use crate::reload::{ReloadCollector, Reloading, Reloads};
@@ -39,6 +40,9 @@ use crate::{Attachments, Buffers, Config, NoSpace, StartError, pool_files};
 
 /// Threads that serve NBD, at most: beyond, the engine's locks are what counts.
 const DATA_THREADS_MAX: usize = 16;
+
+/// Bytes of calls over NFS that wait, of one connection.
+const NFS_IN_FLIGHT_BYTES: u64 = 16 << 20;
 
 /// How long a login over iSCSI may take.
 const ISCSI_LOGIN_MAX: Duration = Duration::from_secs(15);
@@ -102,25 +106,27 @@ impl Server {
         let no_space = Arc::clone(exports.no_space());
         let nbd_context = nbd_context(config, exports, tls);
         let listeners = doors.described(config)?;
-        let Doors { nbd: nbd_bound, http: http_bound, iscsi, token, .. } = doors;
+        let Doors { nbd: nbd_bound, http: http_bound, iscsi, nfs, token, .. } = doors;
         let patience = Patience(config.http_patience);
         let hooks = Arc::new(Hooks::new(config.hooks.clone()));
         let reloads = Arc::new(Reloads::default());
         let counted = (&hooks, &reloads, &no_space);
         let iscsi_context = iscsi_context(config, &pool, &nbd_context);
-        let bound = (&nbd_bound, &iscsi);
-        let context = http_context(config, &pool, (&nbd_context, &iscsi_context), bound, counted)?;
-        let watch = FillWatch::new(Arc::clone(context.fill()));
+        let nfs_context = nfs_context(&pool, &nbd_context);
+        let bound = (&nbd_bound, &iscsi, &nfs);
+        let all = (&*nbd_context, &iscsi_context, &nfs_context);
+        let context = http_context(config, &pool, all, bound, counted)?;
         pool.set_rates(config.rates);
         let writing = Writing::start(config.write_memory_bytes)?;
-        let background =
-            Background::start(Arc::clone(&pool), watch, MemberWatch::new(config.pool_dir.clone()))?;
+        let fill = FillWatch::new(Arc::clone(context.fill()));
+        let members = MemberWatch::new(config.pool_dir.clone());
+        let background = Background::start(Arc::clone(&pool), fill, members)?;
         let (unix, nbd_socket) = nbd_bound.unix.map(|u| (u.listener, u.file)).unzip();
-        let nbd = Arc::clone(&nbd_context) as Arc<_>;
-        let unix = unix.into_iter().collect();
+        let (nbd, unix) = (Arc::clone(&nbd_context), unix.into_iter().collect());
         let served = vec![
             Listeners { front_end: nbd, unix, tcp: nbd_bound.tcp },
             Listeners { front_end: iscsi_context, unix: Vec::new(), tcp: iscsi.tcp },
+            Listeners { front_end: nfs_context, unix: Vec::new(), tcp: nfs.tcp },
         ];
         let data = match DataThreads::start(data_threads(), served) {
             Ok(data) => data,
@@ -207,6 +213,7 @@ struct Doors {
     nbd: Bound,
     http: Bound,
     iscsi: Bound,
+    nfs: Bound,
     token: Option<Token>,
     is_new_token: bool,
 }
@@ -216,11 +223,12 @@ impl Doors {
         let nbd = listen::bind(&config.nbd, nbd_protection(config))?;
         let http = listen::bind(&config.http, http_protection(config))?;
         let iscsi = listen::bind(&config.iscsi, iscsi_protection(config))?;
+        let nfs = listen::bind(&config.nfs, nfs_protection(config))?;
         if config.http.tcp.is_empty() {
-            return Ok(Doors { nbd, http, iscsi, token: None, is_new_token: false });
+            return Ok(Doors { nbd, http, iscsi, nfs, token: None, is_new_token: false });
         }
         let (token, is_new_token) = Token::load_or_make(&config.pool_dir)?;
-        Ok(Doors { nbd, http, iscsi, token: Some(token), is_new_token })
+        Ok(Doors { nbd, http, iscsi, nfs, token: Some(token), is_new_token })
     }
 
     /// A line for each listener.
@@ -229,8 +237,9 @@ impl Doors {
         let token = self.token.as_ref().map_or("", Token::text);
         let nbd = describe("nbd", &self.nbd, |address| format!("{address}{tls}"))?;
         let iscsi = describe("iscsi", &self.iscsi, |address| address.to_string())?;
+        let nfs = describe("nfs", &self.nfs, |address| address.to_string())?;
         let url = |address| format!("http://{address}/?token={token}");
-        Ok([nbd, iscsi, describe("http", &self.http, url)?].concat())
+        Ok([nbd, iscsi, nfs, describe("http", &self.http, url)?].concat())
     }
 
     fn create_pool(&self, config: &Config) -> Result<Arc<Pool>, StartError> {
@@ -283,11 +292,27 @@ fn iscsi_context(config: &Config, pool: &Pool, nbd: &NbdContext) -> Arc<IscsiCon
     ))
 }
 
+/// The same memory and queue for room as those of NBD.
+fn nfs_context(pool: &Arc<Pool>, nbd: &NbdContext) -> Arc<NfsContext> {
+    let serving = Serving {
+        exports: Arc::clone(&nbd.exports),
+        attachments: Arc::clone(&nbd.attachments),
+        limits: Limits { in_flight_bytes_max: NFS_IN_FLIGHT_BYTES, ..Limits::default() },
+        counters: Arc::new(Counters::default()),
+        meters: Arc::clone(&nbd.meters),
+        buffers: Arc::clone(&nbd.buffers),
+        taps: Arc::clone(&nbd.taps),
+        room: nbd.room.clone(),
+    };
+    let shares = Arc::new(Shares::new(Arc::clone(pool)));
+    Arc::new(NfsContext::new(serving, Arc::clone(pool), shares))
+}
+
 fn http_context(
     config: &Config,
     pool: &Arc<Pool>,
-    (nbd, iscsi): (&NbdContext, &Arc<IscsiContext>),
-    bound: (&Bound, &Bound),
+    (nbd, iscsi, nfs): (&NbdContext, &Arc<IscsiContext>, &Arc<NfsContext>),
+    bound: (&Bound, &Bound, &Bound),
     (hooks, reloads, no_space): (&Arc<Hooks>, &Arc<Reloads>, &Arc<NoSpace>),
 ) -> Result<Context, StartError> {
     let addresses = addresses(config, bound, iscsi)?;
@@ -296,6 +321,8 @@ fn http_context(
         Box::new(Collected("nbd", Arc::clone(&nbd.counters))),
         Box::new(Collected("iscsi", Arc::clone(&iscsi.counters))),
         Box::new(iscsi.refusal_collector()),
+        Box::new(Collected("nfs", Arc::clone(&nfs.counters))),
+        Box::new(CallCollector(Arc::clone(nfs))),
         Box::new(TapCollector(Arc::clone(&nbd.taps))),
         Box::new(BuffersCollector(Arc::clone(&nbd.buffers))),
         Box::new(HookCollector(Arc::clone(hooks))),
@@ -311,6 +338,7 @@ fn http_context(
         meters: Arc::clone(&nbd.meters),
         hooks: Arc::clone(hooks),
         no_space: Arc::clone(no_space),
+        shares: Arc::clone(nfs.shares()),
         pool_dir: config.pool_dir.clone(),
     };
     Ok(Context::new(Arc::clone(pool), fill, Arc::clone(attachments), watch, addresses, metrics))
@@ -340,7 +368,7 @@ fn describe(
 
 fn addresses(
     config: &Config,
-    (nbd, iscsi): (&Bound, &Bound),
+    (nbd, iscsi, nfs): (&Bound, &Bound, &Bound),
     context: &Arc<IscsiContext>,
 ) -> Result<Addresses, StartError> {
     let address = |bound: &Bound| bound.tcp.first().map(listen::local_address).transpose();
@@ -349,5 +377,6 @@ fn addresses(
         tcp: address(nbd)?,
         tls: config.nbd_tls.is_some(),
         iscsi: address(iscsi)?.map(|address| (address, Arc::clone(context))),
+        nfs: nfs.tcp.iter().map(listen::local_address).collect::<Result<_, _>>()?,
     })
 }

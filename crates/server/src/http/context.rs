@@ -18,6 +18,7 @@ use crate::fill::FillGauge;
 use crate::hooks::Hooks;
 use crate::meters::Meters;
 use crate::metrics::Metrics;
+use crate::nfs::Shares;
 use crate::taps::Taps;
 
 /// Entries in a page, unless fewer are asked for; and at most.
@@ -33,6 +34,7 @@ pub(crate) struct Watch {
     pub(crate) meters: Arc<Meters>,
     pub(crate) hooks: Arc<Hooks>,
     pub(crate) no_space: Arc<NoSpace>,
+    pub(crate) shares: Arc<Shares>,
     /// Where the pool's members are looked for.
     pub(crate) pool_dir: PathBuf,
 }
@@ -87,6 +89,11 @@ impl Context {
     /// The commands around captures.
     pub(super) fn hooks(&self) -> &Hooks {
         &self.0.watch.hooks
+    }
+
+    /// The shares that are open.
+    pub(super) fn shares(&self) -> &Shares {
+        &self.0.watch.shares
     }
 
     pub(super) fn pool_dir(&self) -> &Path {

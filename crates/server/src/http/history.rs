@@ -139,7 +139,11 @@ pub(super) async fn revert(
                     Some(context.close(&volume, Part::Present, body.force)?)
                 }
             };
-            let reverted = volume.revert(&to, body.dry_run)?;
+            let revert = || volume.revert(&to, body.dry_run);
+            let reverted = match body.dry_run {
+                true => revert(),
+                false => context.shares().revert(std::slice::from_ref(&volume), revert),
+            }?;
             drop(closed);
             Ok(convert::reverted(&name, reverted, body.dry_run))
         })

@@ -90,7 +90,8 @@ pub(super) async fn revert(
                     let close =
                         |volume: &Arc<Volume>| context.close(volume, Part::Present, body.force);
                     let _closed = volumes.iter().map(close).collect::<Result<Vec<_>, _>>()?;
-                    context.pool().revert_group(&name, &to, Some(&volumes))?
+                    let revert = || context.pool().revert_group(&name, &to, Some(&volumes));
+                    context.shares().revert(&volumes, revert)?
                 }
             };
             let undo = reports.iter().map(|(volume, report)| {

@@ -188,6 +188,20 @@ impl<R: Asked> Jobs<R> {
         self.run(kind, ticket, None, move |report| report.errors = work(&mut report.replies));
     }
 
+    /// Starts a job that waits for room, if need be until `until` for its turn to wait: it is to
+    /// see then that it is late.
+    pub(crate) fn start_patiently(
+        &mut self,
+        cost_bytes: u64,
+        counts: Counts,
+        until: Instant,
+        work: impl FnOnce(&mut R::Replies) -> u64 + Send + 'static,
+    ) {
+        let ticket = self.begin(cost_bytes, counts, None);
+        let work = move |report: &mut JobReport<R>| report.errors = work(&mut report.replies);
+        self.run(Kind::Patient, ticket, Some(until), work);
+    }
+
     /// Starts a write. Another job waits for the lack that it ends with.
     pub(crate) fn write(&mut self, cost_bytes: u64, mut writing: Writing<R>) {
         let ticket = self.begin(cost_bytes, writing.counts(), None);
