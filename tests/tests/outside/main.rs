@@ -11,6 +11,7 @@ mod full_file_system;
 mod hooks;
 mod iscsi;
 mod members;
+mod nfs;
 mod one_file;
 mod operation;
 mod peers;
