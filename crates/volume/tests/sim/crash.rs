@@ -23,7 +23,7 @@ use crate::world::{World, at_seq};
 /// Unflushed changes of which all subsets are tried; with more, those that miss or keep one.
 const ALL_SUBSETS_MAX: usize = 4;
 /// One history of this many is taken when not all are.
-const SAMPLE: usize = 307;
+const SAMPLE: usize = 719;
 
 /// What a history is made of.
 fn alphabet() -> Vec<Action> {
