@@ -189,7 +189,7 @@ fn what_is_not_named_of_a_schedule_stays_and_a_dry_run_says_what_would_go() {
     assert_eq!(client.schedule("v").expect("show").keep, keep, "nothing was changed");
     let set = client.set_schedule("v", &SetSchedule { dry_run: false, ..body }).expect("set");
     assert_eq!((set.keep.last, set.goes.len()), (1, older.len()));
-    assert_eq!(kind(client.set_schedule("v", &SetSchedule::default())), ProblemKind::Malformed);
+    assert_eq!(kind(client.set_schedule("v", &SetSchedule::default())), ProblemKind::Invalid);
 
     let group = CreateGroup { name: "g".to_owned(), volumes: vec!["v".to_owned()] };
     client.create_group(&group).expect("made");

@@ -277,6 +277,7 @@ fn who_does_not_wait_is_told_what_would_wait() {
     let (mut model, mut now) = (Model::new(START), START);
     let ops = [Op::Create("f".to_owned()), Op::Write("f".to_owned(), 0, vec![1; 100_000])];
     commit(&share, &mut model, &ops, &mut now);
+    now += 10;
     let held = share.tree(Wait::May).expect("usable");
     let mut transaction = share.try_begin(Wait::MayNot).expect("usable").expect("nobody has it");
     let op = Op::Create("g".to_owned());
