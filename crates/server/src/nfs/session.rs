@@ -53,10 +53,8 @@ const TURN_CALLS_MAX: usize = 256;
 const TURN_BATCHES_MAX: usize = 8;
 /// How long a call waits for room before its client is told to try again.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often a session looks for memory, and for moments that nobody uses.
-const TICK: Duration = Duration::from_millis(250);
-/// Ticks between two looks for moments that nobody uses.
-const PURGE_TICKS: u64 = 60;
+/// How often a session looks for memory that it had not, and for moments that nobody uses.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Writes of NFS are batches of a share, none of the engine's front ends.
 #[derive(Clone, Copy)]
@@ -135,7 +133,6 @@ pub(super) async fn serve(context: Arc<NfsContext>, given: Given, peer: std::net
     };
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut count = 0;
     let mut until: Option<tokio::time::Instant> = None;
     loop {
         let is_stopping = until.is_some();
@@ -146,8 +143,7 @@ pub(super) async fn serve(context: Arc<NfsContext>, given: Given, peer: std::net
                 session.drain();
             }
             _ = ticks.tick() => {
-                count += 1;
-                if count % PURGE_TICKS == 0 {
+                if session.context.shares.is_purge_due() {
                     let shares = Arc::clone(&session.context.shares);
                     drop(tokio::task::spawn_blocking(move || shares.purge()));
                 }

@@ -23,6 +23,8 @@ const CACHE_BLOCKS: usize = 16 << 10;
 const PAST_CACHE_BLOCKS: usize = 512;
 /// Moments of a share that are open at once.
 const MOMENTS_MAX: usize = 64;
+/// How often somebody looks for what can be closed.
+const PURGE_EVERY: Duration = Duration::from_secs(15);
 /// How long a moment stays open that nobody uses.
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(60);
 
@@ -33,6 +35,8 @@ pub struct Shares {
     /// The right to open a share, or to revert one.
     opening: RankedMutex<()>,
     opened: RankedMutex<BTreeMap<VolumeId, Arc<Opened>>>,
+    /// When somebody looked last for what can be closed.
+    purged: RankedMutex<Instant>,
 }
 
 /// A share that is open.
@@ -54,7 +58,8 @@ impl Shares {
     pub fn new(pool: Arc<Pool>) -> Shares {
         let entropy = RealEntropy::default();
         let opening = RankedMutex::new(Rank::Shares, ());
-        Shares { pool, entropy, opening, opened: RankedMutex::default() }
+        let purged = RankedMutex::new(Rank::Leaf, Instant::now());
+        Shares { pool, entropy, opening, opened: RankedMutex::default(), purged }
     }
 
     /// A share, if it is open.
@@ -161,6 +166,16 @@ impl Shares {
             }
         }
         reverted
+    }
+
+    /// Whether it is time to close what nobody uses; of several that ask one is told so.
+    pub(crate) fn is_purge_due(&self) -> bool {
+        let mut purged = self.purged.lock();
+        let is_due = purged.elapsed() >= PURGE_EVERY;
+        if is_due {
+            *purged = Instant::now();
+        }
+        is_due
     }
 
     /// Closes moments that nobody used for a while, and shares that are gone for good.
