@@ -6,6 +6,8 @@
 //! 2. A transaction that could not be written because something has to be waited for is made again
 //!    from its calls: nothing of it was written, and nobody was answered.
 
+#![expect(clippy::result_large_err, reason = "failures carry attributes as successes do")]
+
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
