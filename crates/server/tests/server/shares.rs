@@ -41,7 +41,8 @@ fn a_share_has_the_defaults_of_the_contract_and_says_how_to_mount_it() {
     assert_eq!((&*share.architecture, &*share.metadata), ("logging", "stable"));
     assert_eq!(share.granularity, api::Granularity::EveryWrite);
     assert_eq!((share.window, share.history_limit), (SpanInput(Span(86_400_000_000_000)), None));
-    assert_eq!((share.allowed.len(), share.live_bytes, share.versions), (0, 0, 0));
+    // The tree: root, log, and the directory at the top.
+    assert_eq!((share.allowed.len(), share.live_bytes, share.versions), (0, 3 * 4096, 0));
     let line = fixture.server().listeners().iter().find_map(|line| line.strip_prefix("nfs "));
     let port = line.expect("a listener").strip_prefix("127.0.0.1:").expect("loopback");
     let options = format!("vers=3,proto=tcp,port={port},mountport={port},nolock,noacl");
