@@ -180,14 +180,15 @@ impl Shares {
 
     /// Closes moments that nobody used for a while, and shares that are gone for good.
     pub(crate) fn purge(&self) {
-        let (gone, opened): (Vec<_>, Vec<_>) = {
-            let mut opened = self.opened.lock();
-            let is_gone = |share: &Arc<Opened>| share.volume().share().is_none();
-            let gone = opened.extract_if(.., |_, share| is_gone(share)).collect();
-            (gone, opened.values().map(Arc::clone).collect())
-        };
-        // Not under the lock: to close a moment takes its pin away.
-        drop(gone);
+        // The map is locked for no longer than to look: to ask a volume and to close a moment take
+        // locks of their own.
+        let all: Vec<Arc<Opened>> = self.opened.lock().values().map(Arc::clone).collect();
+        let (gone, opened): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|share| share.volume().share().is_none());
+        for share in &gone {
+            let removed = self.opened.lock().remove(&share.volume().id());
+            drop(removed);
+        }
         let now = Instant::now();
         for share in opened {
             let idle = |moment: &OpenMoment| now.duration_since(moment.used) >= IDLE_MAX;

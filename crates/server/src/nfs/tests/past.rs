@@ -155,6 +155,32 @@ fn a_revert_is_seen_by_clients_at_once_and_can_be_undone() {
 }
 
 #[test]
+fn shares_and_moments_are_closed_when_they_are_gone_and_not_before() {
+    let rig = Rig::new();
+    let mut client = Client::connect(rig.address);
+    let top = client.mount("/s").expect("a handle");
+    client.create(&top, "f").expect("made");
+    let old = client.mount("/s@latest").expect("a handle");
+    let volume = rig.share();
+    let is_open = || rig.shares.opened(volume.id()).is_some();
+    rig.shares.purge();
+    assert!(is_open() && client.find(&old, "f").is_ok());
+    rig.delete("s");
+    rig.shares.purge();
+    let deleted = rig.pool.trash().expect("told");
+    rig.pool.undelete_volume(deleted[0].id, None).expect("back");
+    assert!(is_open(), "in the trash it stays open");
+    assert!(client.find(&top, "f").is_ok() && client.find(&old, "f").is_ok());
+    rig.pool.delete_volume("s").expect("deleted for good");
+    rig.shares.purge();
+    assert!(!is_open());
+    for handle in [&top, &old] {
+        assert_eq!(client.getattr(handle), Err(Nfsstat3::Stale));
+    }
+    drop(volume);
+}
+
+#[test]
 fn handles_of_a_deleted_share_are_stale_until_it_is_back() {
     let rig = Rig::new();
     let mut client = Client::connect(rig.address);
