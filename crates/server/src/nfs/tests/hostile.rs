@@ -76,6 +76,53 @@ fn names_that_no_entry_has_are_refused() {
 }
 
 #[test]
+fn numbers_at_their_ends_are_answered_whatever_the_object() {
+    let rig = Rig::new();
+    let mut client = Client::connect(rig.address);
+    let top = client.mount("/s").expect("a handle");
+    let file = client.create(&top, "f").expect("made");
+    client.write(&file, 0, 2, b"bytes").expect("written");
+    let link = Args::default().at(&top, "l").u32(0).u32(0).u32(0).u32(0).u32(0).u32(0);
+    let link = client.made(Procedure::Symlink, link.opaque(b"f")).expect("made");
+    let then = client.mount("/s@latest").expect("a handle");
+    let old = client.find(&then, "f").expect("found");
+    let (moments, _) = client.lookup(&top, ".hindsight").expect("found");
+    let ends = [0, 1, 4095, u64::from(u32::MAX), 1 << 44, (1 << 44) - 1, 1 << 63, u64::MAX];
+    for handle in [&top, &file, &link, &then, &old, &moments] {
+        let on = || Args::default().opaque(handle);
+        for end in ends {
+            let count = u32::try_from(end).unwrap_or(u32::MAX);
+            let write = on().u64(end).u32(3).u32(2).opaque(b"end");
+            let mode = on().u32(0).u32(0).u32(0).u32(1).u64(end).u32(0).u32(0).u32(0);
+            let times = on().u32(0).u32(0).u32(0).u32(0).u32(2).u32(count).u32(count);
+            let calls = [
+                (Procedure::Read, on().u64(end).u32(count)),
+                (Procedure::Read, on().u64(end).u32(7)),
+                (Procedure::Commit, on().u64(end).u32(count)),
+                (Procedure::Readdir, on().u64(end).u64(end).u32(count)),
+                (Procedure::Readdirplus, on().u64(end).u64(end).u32(count).u32(count)),
+                (Procedure::Access, on().u32(count)),
+                (Procedure::Readlink, on()),
+                (Procedure::Write, write),
+                (Procedure::Setattr, mode),
+                (Procedure::Setattr, times.u32(0).u32(1).u32(count).u32(count)),
+                (Procedure::Link, on().at(&top, "linked")),
+                (Procedure::Rename, on().opaque(b"f").at(handle, "f")),
+                (Procedure::Rename, Args::default().at(&top, "f").at(handle, "f")),
+            ];
+            for (procedure, arguments) in calls {
+                // Any status: an answer, and a server that goes on.
+                let _ = client.nfs(procedure, arguments);
+            }
+        }
+    }
+    let found = client.getattr(&file).expect("told");
+    assert!(found.size <= 1 << 44, "{}", found.size);
+    assert_eq!(client.read(&old, 0, 10), Ok((b"bytes".to_vec(), true)));
+    assert!(client.list(&top, 4096).is_ok());
+}
+
+#[test]
 fn garbage_and_records_too_long_end_their_connection_alone() {
     let rig = Rig::new();
     let mut client = Client::connect(rig.address);
