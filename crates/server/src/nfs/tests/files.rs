@@ -56,42 +56,76 @@ fn what_is_written_is_read_and_listed_also_by_another_server() {
 }
 
 #[test]
-fn changes_of_one_wake_up_are_done_in_order_and_answered_each() {
+fn a_call_that_is_to_be_durable_is_flushed_before_its_answer_and_no_other() {
+    for (setting, is_stable) in [(ShareSetting::default(), true), (server_metadata(), false)] {
+        let rig = Rig::sized(POOL_BYTES, setting);
+        let mut client = Client::connect(rig.address);
+        let top = client.mount("/s").expect("a handle");
+        let flushes = || rig.share().info().expect("told").counters.flushes;
+        let mut before = flushes();
+        let mut is_flushed = || {
+            let count = flushes();
+            std::mem::replace(&mut before, count) < count
+        };
+        let file = client.create(&top, "f").expect("made");
+        assert_eq!(is_flushed(), is_stable, "CREATE");
+        client.write(&file, 0, UNSTABLE, b"bytes").expect("written");
+        assert!(!is_flushed(), "UNSTABLE");
+        client.commit(&file).expect("flushed");
+        assert!(is_flushed(), "COMMIT");
+        for stable in [1, FILE_SYNC] {
+            client.write(&file, 0, stable, b"other").expect("written");
+            assert!(is_flushed(), "DATA_SYNC, FILE_SYNC");
+        }
+        let rename = Args::default().at(&top, "f").at(&top, "g");
+        client.nfs(Procedure::Rename, rename).expect("renamed");
+        assert_eq!(is_flushed(), is_stable, "RENAME");
+        client.remove(&top, "gone").expect_err("there is none");
+        assert!(!is_flushed(), "nothing was changed");
+        client.remove(&top, "g").expect("removed");
+        assert_eq!(is_flushed(), is_stable, "REMOVE");
+    }
+}
+
+#[test]
+fn changes_of_one_wake_up_are_done_in_order_and_many_are_answered_each() {
     let rig = Rig::new();
     let mut client = Client::connect(rig.address);
     let top = client.mount("/s").expect("a handle");
-    let mut all = Vec::new();
-    let mut expected = Vec::new();
-    for number in 0..300_u32 {
-        client.xid += 1;
-        // Each name is made, made once more (which fails) and every third is removed.
-        let name = format!("f{}", number / 3);
-        let (procedure, arguments) = match number % 3 {
-            2 if number % 9 == 2 => (Procedure::Remove, Args::default().at(&top, &name)),
-            _ => {
-                let guarded = Args::default().at(&top, &name).u32(1);
-                let no_attributes = guarded.u32(0).u32(0).u32(0).u32(0).u32(0).u32(0);
-                (Procedure::Create, no_attributes)
-            }
-        };
-        let status = match (procedure, number % 3) {
-            (Procedure::Remove, _) | (_, 0) => 0,
-            _ => Nfsstat3::Exist.number(),
-        };
-        expected.push((client.xid, status));
-        all.extend(client.record(wire::nfs3::PROGRAM, procedure.number(), &arguments.0));
+    let create = |name: &str| {
+        let guarded = Args::default().at(&top, name).u32(1);
+        (Procedure::Create, guarded.u32(0).u32(0).u32(0).u32(0).u32(0).u32(0))
+    };
+    let remove = |name: &str| (Procedure::Remove, Args::default().at(&top, name));
+    let mut ask = |calls: Vec<(Procedure, Args)>| -> Vec<u32> {
+        let (first, count) = (client.xid + 1, calls.len());
+        let mut all = Vec::new();
+        for (procedure, arguments) in calls {
+            client.xid += 1;
+            all.extend(client.record(wire::nfs3::PROGRAM, procedure.number(), &arguments.0));
+        }
+        client.send(&all);
+        let mut answers: Vec<(u32, u32)> = (0..count)
+            .map(|_| {
+                let (xid, body) = client.receive().expect("a reply");
+                (xid, u32::from_be_bytes(body[16..20].try_into().expect("four")))
+            })
+            .collect();
+        answers.sort_unstable();
+        assert!(answers.iter().map(|(xid, _)| *xid).eq(first..first + count as u32));
+        answers.into_iter().map(|(_, status)| status).collect()
+    };
+    // Few enough to come together: a name is made, made once more, which fails, and removed.
+    let (exist, none) = (Nfsstat3::Exist.number(), Nfsstat3::NoEnt.number());
+    for _ in 0..50 {
+        let calls = vec![create("f"), create("f"), remove("f"), remove("f")];
+        assert_eq!(ask(calls), [0, exist, 0, none]);
     }
-    client.send(&all);
-    let mut answers: Vec<(u32, u32)> = (0..expected.len())
-        .map(|_| {
-            let (xid, body) = client.receive().expect("a reply");
-            (xid, u32::from_be_bytes(body[16..20].try_into().expect("four")))
-        })
-        .collect();
-    answers.sort_unstable();
-    assert_eq!(answers, expected);
-    let listed = client.list(&top, 4096).expect("listed");
-    assert_eq!(listed.len(), 2 + 100 - 34);
+    // These are more than one turn takes, and in no order to each other.
+    let calls: Vec<_> = (0..400).map(|number| create(&format!("f{number}"))).collect();
+    assert_eq!(ask(calls), [0; 400]);
+    let mut client = Client::connect(rig.address);
+    assert_eq!(client.list(&top, 4096).expect("listed").len(), 2 + 400);
 }
 
 #[test]
