@@ -21,6 +21,7 @@ mod allocation;
 mod attributes;
 mod blocks;
 mod cache;
+mod changer;
 pub mod check;
 mod content;
 mod content_change;
@@ -44,6 +45,7 @@ pub use attributes::{Attributes, SetAttributes, SetTime};
 pub use blocks::{
     BlockWrite, Blocks, HOLE_BLOCKS_MAX, Present, WHOLE_BLOCKS_MIN, Wait, hole_parts,
 };
+pub use changer::Changer;
 pub use error::{Damage, Error, ErrorKind, Lack, Result, TooSmall};
 pub use moment::Moment;
 pub use on_volume::{ViewBlocks, VolumeBlocks};
@@ -58,5 +60,7 @@ pub use work::LINKS_MAX;
 
 pub use format::share::inode::{FileKind, SYMLINK_BYTES_MAX};
 pub use format::share::log::{LogBlock, State};
-pub use format::share::operation::{Before, Cause, Operation, Origin, Procedure, Target};
+pub use format::share::operation::{
+    Before, Cause, CauseKind, Operation, Origin, Procedure, Set, Target,
+};
 pub use format::share::place::{FILE_BYTES_MAX, VOLUME_BLOCKS};

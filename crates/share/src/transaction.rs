@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use env::RankedGuard;
 use format::share::log::{CLOCK_MAX, LogBlock, TIME_MAX, log_block};
 use format::share::name_hash;
-use format::share::operation::{Operation, Origin, Procedure};
+use format::share::operation::{Cause, Operation, Origin, Procedure};
 use format::share::place::{BLOCK_BYTES, LOG_BLOCKS, LOG_FIRST, ROOT_BLOCK};
 use format::share::root::{HINT_BLOCKS, ShareRoot};
 use units::{FileId, Generation, Inode, Seq, WallTime};
@@ -42,6 +42,8 @@ pub struct Caller<'a> {
     pub arguments_crc: u32,
     /// The time by the clock.
     pub now: WallTime,
+    /// The command that the change is part of, if it is no request over NFS.
+    pub cause: Option<Cause>,
 }
 
 /// Updates of a share that are written together by [`Transaction::commit`], or not at all. It reads
@@ -175,7 +177,8 @@ impl<'s, 'd, P: Present> Transaction<'s, 'd, P> {
             self.senders.extend(touched.into_iter().map(|inode| (inode, sender)));
             let origin = origin(caller);
             let (incarnation, seq_before) = (self.incarnation, self.seq_before);
-            self.append(&Operation { origin, incarnation, seq_before, ..operation });
+            let cause = caller.cause;
+            self.append(&Operation { origin, incarnation, seq_before, cause, ..operation });
             self.changes.absorb(changes);
             self.operations += 1;
         }
@@ -324,6 +327,7 @@ impl Work<'_, '_, '_> {
             range: None,
             before: None,
             cause: None,
+            set: None,
             name: &[],
             new_name: &[],
         }

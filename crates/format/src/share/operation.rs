@@ -3,7 +3,7 @@
 use units::{FileId, Generation, Inode, Seq, WallTime};
 
 use crate::error::{Place, Result};
-use crate::field::{get, get_u32, get_u128, put, put_u128};
+use crate::field::{Field, get, get_u32, get_u128, put, put_u128};
 use crate::share::inode::FileKind;
 
 /// Where the fields are.
@@ -79,6 +79,21 @@ pub mod layout {
         CHANGED,
     ];
     const _: () = assert!(tile(BEFORE_FIELDS, BEFORE_BYTES));
+
+    /// The part with attributes that were set.
+    pub const SET_BYTES: usize = 32;
+    pub(crate) const SET_WHICH: Field = Field::new("which", 0, 1);
+    pub(crate) const SET_ZERO: Field = Field::new("zero", 1, 1);
+    pub(crate) const SET_MODE: Field = Field::new("mode", 2, 2);
+    pub(crate) const SET_UID: Field = Field::new("uid", 4, 4);
+    pub(crate) const SET_GID: Field = Field::new("gid", 8, 4);
+    pub(crate) const SET_PADDING: Field = Field::new("zero", 12, 4);
+    pub(crate) const SET_ACCESSED: Field = Field::new("accessed", 16, 8);
+    pub(crate) const SET_MODIFIED: Field = Field::new("modified", 24, 8);
+    /// In order.
+    pub const SET_FIELDS: &[Field] =
+        &[SET_WHICH, SET_ZERO, SET_MODE, SET_UID, SET_GID, SET_PADDING, SET_ACCESSED, SET_MODIFIED];
+    const _: () = assert!(tile(SET_FIELDS, SET_BYTES));
 }
 
 const PART_BYTES: usize = 16;
@@ -86,11 +101,16 @@ const HAS_RANGE: u8 = 1;
 const HAS_TARGET: u8 = 2;
 const HAS_BEFORE: u8 = 4;
 const HAS_CAUSE: u8 = 8;
+/// It stands behind the names, where older readers skip it.
+const HAS_SET: u8 = 16;
 /// Bytes of the longest record.
-pub const RECORD_BYTES_MAX: usize =
-    layout::BYTES + 4 * PART_BYTES + layout::BEFORE_BYTES + 2 * units::FILE_NAME_BYTES_MAX;
+pub const RECORD_BYTES_MAX: usize = layout::BYTES
+    + 4 * PART_BYTES
+    + layout::BEFORE_BYTES
+    + layout::SET_BYTES
+    + 2 * units::FILE_NAME_BYTES_MAX;
 
-/// What was done; the numbers are those of NFSv3, and from 128 on our own.
+/// What was done; the numbers are those of NFSv3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Procedure {
     /// SETATTR.
@@ -113,18 +133,12 @@ pub enum Procedure {
     Rename,
     /// LINK.
     Link,
-    /// What a repair does.
-    Repair,
-    /// What a restore does.
-    Restore,
-    /// What an import does.
-    Import,
     /// One that this program does not know.
     Other(u8),
 }
 
 /// Those that are known, by number.
-const PROCEDURES: [(u8, Procedure); 13] = [
+const PROCEDURES: [(u8, Procedure); 10] = [
     (2, Procedure::SetAttributes),
     (7, Procedure::Write),
     (8, Procedure::Create),
@@ -135,9 +149,6 @@ const PROCEDURES: [(u8, Procedure); 13] = [
     (13, Procedure::RemoveDirectory),
     (14, Procedure::Rename),
     (15, Procedure::Link),
-    (128, Procedure::Repair),
-    (129, Procedure::Restore),
-    (130, Procedure::Import),
 ];
 
 impl Procedure {
@@ -205,12 +216,60 @@ pub struct Target {
     pub victim: Option<FileId>,
 }
 
-/// Why an operation was done: a repair, a restore or an import, and its number.
+/// Attributes that an operation set, those that it named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Set {
+    /// The mode.
+    pub mode: Option<u16>,
+    /// The owner.
+    pub uid: Option<u32>,
+    /// The group.
+    pub gid: Option<u32>,
+    /// Last access.
+    pub accessed: Option<WallTime>,
+    /// Last change of the content.
+    pub modified: Option<WallTime>,
+}
+
+/// The commands that change a share without a request over NFS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CauseKind {
+    /// A repair.
+    Repair,
+    /// A restore of a file or a subtree.
+    Restore,
+    /// An import.
+    Import,
+    /// One that this program does not know.
+    Other(u8),
+}
+
+impl CauseKind {
+    fn from_number(number: u8) -> CauseKind {
+        match number {
+            1 => CauseKind::Repair,
+            2 => CauseKind::Restore,
+            3 => CauseKind::Import,
+            other => CauseKind::Other(other),
+        }
+    }
+
+    fn number(self) -> u8 {
+        match self {
+            CauseKind::Repair => 1,
+            CauseKind::Restore => 2,
+            CauseKind::Import => 3,
+            CauseKind::Other(number) => number,
+        }
+    }
+}
+
+/// The command that an operation was done for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// The kind of the reason.
-    pub kind: u8,
-    /// The number of that.
+    /// The kind of command.
+    pub kind: CauseKind,
+    /// Its number: of the last operation before it.
     pub number: u64,
 }
 
@@ -241,8 +300,10 @@ pub struct Operation<'a> {
     /// Of the file that was written, set, or created though it was there; of what lost a name by
     /// REMOVE, RMDIR or RENAME.
     pub before: Option<Before>,
-    /// The reason, of what nobody asked for by NFS.
+    /// The command, of what nobody asked for by NFS.
     pub cause: Option<Cause>,
+    /// Attributes that a SETATTR set, besides the size.
+    pub set: Option<Set>,
     /// The name; empty if there is none.
     pub name: &'a [u8],
     /// The new name of a RENAME; empty of others.
@@ -256,6 +317,7 @@ impl Operation<'_> {
         bytes += self.cause.map_or(0, |_| PART_BYTES);
         bytes += self.range.map_or(0, |_| PART_BYTES);
         bytes += self.target.map_or(0, |_| 2 * PART_BYTES);
+        bytes += self.set.map_or(0, |_| layout::SET_BYTES);
         bytes + self.before.map_or(0, |_| layout::BEFORE_BYTES)
     }
 
@@ -268,7 +330,8 @@ impl Operation<'_> {
         let parts = part(self.range.is_some(), HAS_RANGE)
             | part(self.target.is_some(), HAS_TARGET)
             | part(self.before.is_some(), HAS_BEFORE)
-            | part(self.cause.is_some(), HAS_CAUSE);
+            | part(self.cause.is_some(), HAS_CAUSE)
+            | part(self.set.is_some(), HAS_SET);
         put(b, layout::RECORD_BYTES, self.encoded_bytes() as u64);
         put(b, layout::PROCEDURE, u64::from(self.procedure.number()));
         put(b, layout::PARTS, u64::from(parts));
@@ -298,11 +361,14 @@ impl Operation<'_> {
             encode_before(before, out);
         }
         if let Some(cause) = self.cause {
-            out.extend_from_slice(&u64::from(cause.kind).to_le_bytes());
+            out.extend_from_slice(&u64::from(cause.kind.number()).to_le_bytes());
             out.extend_from_slice(&cause.number.to_le_bytes());
         }
         out.extend_from_slice(self.name);
         out.extend_from_slice(self.new_name);
+        if let Some(set) = &self.set {
+            encode_set(set, out);
+        }
         assert!(out.len() == start + self.encoded_bytes());
     }
 
@@ -329,14 +395,13 @@ impl Operation<'_> {
             rest = after;
             Ok(taken)
         };
-        let mut has = |part: u8, bytes: usize| match parts & part {
-            0 => Ok(None),
-            _ => take(bytes).map(Some),
-        };
-        let range = has(HAS_RANGE, PART_BYTES)?;
-        let target = has(HAS_TARGET, 2 * PART_BYTES)?;
-        let before = has(HAS_BEFORE, layout::BEFORE_BYTES)?;
-        let cause = has(HAS_CAUSE, PART_BYTES)?;
+        let part = |part: u8, bytes: usize| if parts & part == 0 { 0 } else { bytes };
+        let range = some(take(part(HAS_RANGE, PART_BYTES))?);
+        let target = some(take(part(HAS_TARGET, 2 * PART_BYTES))?);
+        let before = some(take(part(HAS_BEFORE, layout::BEFORE_BYTES))?);
+        let cause = some(take(part(HAS_CAUSE, PART_BYTES))?);
+        let (name, new_name) = (take(name_bytes)?, take(new_name_bytes)?);
+        let set = some(take(part(HAS_SET, layout::SET_BYTES))?);
         let operation = Operation {
             procedure: Procedure::from_number(b[layout::PROCEDURE.offset]),
             number: get(b, layout::NUMBER),
@@ -352,10 +417,13 @@ impl Operation<'_> {
             }),
             range: range.map(|bytes| (wide(bytes) as u64, (wide(bytes) >> 64) as u64)),
             before: before.map(|bytes| decode_before(place, bytes)).transpose()?,
-            cause: cause
-                .map(|bytes| Cause { kind: wide(bytes) as u8, number: (wide(bytes) >> 64) as u64 }),
-            name: take(name_bytes)?,
-            new_name: take(new_name_bytes)?,
+            cause: cause.map(|bytes| Cause {
+                kind: CauseKind::from_number(wide(bytes) as u8),
+                number: (wide(bytes) >> 64) as u64,
+            }),
+            set: set.map(decode_set),
+            name,
+            new_name,
         };
         place.require_countable("operation", operation.number)?;
         // More may follow in it, of parts that this program does not know.
@@ -407,6 +475,48 @@ fn decode_before(place: Place, b: &[u8]) -> Result<Before> {
         modified: time(layout::MODIFIED),
         changed: time(layout::CHANGED),
     })
+}
+
+fn encode_set(set: &Set, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + layout::SET_BYTES, 0);
+    let b = &mut out[start..];
+    let values = set_fields(set);
+    let mut which = 0;
+    for (bit, (field, value)) in values.into_iter().enumerate() {
+        let Some(value) = value else { continue };
+        which |= 1 << bit;
+        put(b, field, value);
+    }
+    put(b, layout::SET_WHICH, which);
+}
+
+/// Values and their fields, in the order of their bits.
+fn set_fields(set: &Set) -> [(Field, Option<u64>); 5] {
+    [
+        (layout::SET_MODE, set.mode.map(u64::from)),
+        (layout::SET_UID, set.uid.map(u64::from)),
+        (layout::SET_GID, set.gid.map(u64::from)),
+        (layout::SET_ACCESSED, set.accessed.map(WallTime::as_nanos)),
+        (layout::SET_MODIFIED, set.modified.map(WallTime::as_nanos)),
+    ]
+}
+
+fn decode_set(b: &[u8]) -> Set {
+    let value =
+        |bit: u8, field| (b[layout::SET_WHICH.offset] & 1 << bit != 0).then(|| get(b, field));
+    Set {
+        mode: value(0, layout::SET_MODE).map(|mode| mode as u16),
+        uid: value(1, layout::SET_UID).map(|uid| uid as u32),
+        gid: value(2, layout::SET_GID).map(|gid| gid as u32),
+        accessed: value(3, layout::SET_ACCESSED).map(WallTime::from_nanos),
+        modified: value(4, layout::SET_MODIFIED).map(WallTime::from_nanos),
+    }
+}
+
+/// A part that is there.
+fn some(bytes: &[u8]) -> Option<&[u8]> {
+    (!bytes.is_empty()).then_some(bytes)
 }
 
 /// An inode and a generation side by side; 0 is none.

@@ -41,6 +41,7 @@ const TABLES: &[Table] = &[
     table("share", "free numbers of a kind", share::log::layout::STACK_FIELDS),
     table("share", "operation", share::operation::layout::FIELDS),
     table("share", "attributes before", share::operation::layout::BEFORE_FIELDS),
+    table("share", "attributes that were set", share::operation::layout::SET_FIELDS),
     table("time-run", "time entry", time::layout::FIELDS),
 ];
 

@@ -211,6 +211,7 @@ impl Batch {
                     xid: call.asked.xid,
                     arguments_crc: update.arguments_crc,
                     now,
+                    cause: None,
                 };
                 let mut applying = Applying {
                     change: &mut change,

@@ -1,7 +1,7 @@
 //! Changing attributes: the rules of who may, and what else changes then.
 
 use format::share::inode::{FileKind, InodeBlock};
-use format::share::operation::{Operation, Procedure};
+use format::share::operation::{Operation, Procedure, Set};
 use units::{FileId, WallTime};
 
 use crate::attributes::{Attributes, SetAttributes, SetTime, before};
@@ -47,11 +47,28 @@ impl<P: Present> Transaction<'_, '_, P> {
             let record = Operation {
                 range: set.size.map(|size| (size, 0)),
                 before: Some(before(&old)),
+                set: named(set, work.now),
                 ..work.record(Procedure::SetAttributes, id)
             };
             Ok((Attributes::of(id.inode, &*work.layer.object(id)?), Some(record)))
         })
     }
+}
+
+/// The attributes that are set besides the size, as a record keeps them.
+fn named(set: &SetAttributes, now: WallTime) -> Option<Set> {
+    let at = |time| match time {
+        SetTime::Now => now,
+        SetTime::To(time) => time,
+    };
+    let named = Set {
+        mode: set.mode.map(|mode| mode & 0o7777),
+        uid: set.uid,
+        gid: set.gid,
+        accessed: set.accessed.map(at),
+        modified: set.modified.map(at),
+    };
+    Some(named).filter(|named| *named != Set::default())
 }
 
 /// Changes the attributes of an inode, which the caller puts back.

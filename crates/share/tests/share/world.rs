@@ -43,7 +43,14 @@ pub fn make(memory: &Memory) -> Share<&Memory> {
 }
 
 pub fn caller(user: &Credentials, now: u64) -> Caller<'_> {
-    Caller { user, client: 1, xid: 7, arguments_crc: 9, now: WallTime::from_nanos(now) }
+    Caller {
+        user,
+        client: 1,
+        xid: 7,
+        arguments_crc: 9,
+        now: WallTime::from_nanos(now),
+        cause: None,
+    }
 }
 
 /// The object of a path.
