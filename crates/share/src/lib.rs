@@ -12,9 +12,11 @@
 //!   `try_begin`.
 //! - [`Transaction`]: `create`, `make_directory`, `make_symlink`, `make_node`, `link`, `remove`,
 //!   `remove_directory`, `rename`, `set_attributes`, `write`;
-//!   `forget_log_before`; `commit`.
+//!   `commit`.
 //! - [`Past`]: a share at a moment of the past.
 //! - [`Tree`]: `look_up`, `attributes`, `access`, `read`, `read_link`, `read_directory`.
+//! - [`OperationLog`]: who changed something, and when; [`Naming`]: the paths of that.
+//! - [`repair`]: the tree without some of the operations; [`Changer`]: changes of a command.
 //! - [`check::check`]: what is wrong with a share.
 
 mod allocation;
@@ -32,9 +34,12 @@ mod extents;
 mod layered;
 mod moment;
 mod on_volume;
+mod operation_log;
 mod operations;
 mod past;
+mod paths;
 mod permission;
+pub mod repair;
 mod share;
 mod source;
 mod transaction;
@@ -49,9 +54,11 @@ pub use changer::Changer;
 pub use error::{Damage, Error, ErrorKind, Lack, Result, TooSmall};
 pub use moment::Moment;
 pub use on_volume::{ViewBlocks, VolumeBlocks};
+pub use operation_log::{At, Logged, OperationLog};
 pub use operations::create::{Create, Special};
 pub use operations::rename::Place;
 pub use past::Past;
+pub use paths::{Naming, OperationPaths, Paths, find, join};
 pub use permission::{Access, Credentials};
 pub use share::{Opening, PresentTree, Share, ShareSpec, Statistics};
 pub use transaction::{Caller, Transaction};

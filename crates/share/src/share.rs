@@ -8,12 +8,14 @@
 //!    read again.
 //! 3. Nothing is read or changed while the share is suspended: its volume may then be reverted.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use env::{Rank, RankedMutex, RankedReadGuard, RankedRwLock};
 use format::share::inode::{Content, FileKind, InodeBlock};
 use format::share::log::{FreeNumbers, LogBlock, State, log_block};
 use format::share::name_hash;
 use format::share::place::{BLOCK_BYTES, ROOT_BLOCK, inode_block};
-use format::share::root::ShareRoot;
+use format::share::root::{HINT_BLOCKS, ShareRoot};
 use units::{FileId, Generation, Inode, Seq, WallTime};
 
 use crate::blocks::{
@@ -36,6 +38,8 @@ pub struct Share<P> {
     /// Its identity; `log_hint` is the one in `settled`.
     pub(crate) root: ShareRoot,
     pub(crate) turn: RankedMutex<()>,
+    /// Blocks of the operation log before this one are given up by the next transaction.
+    pub(crate) log_wanted: AtomicU64,
     pub(crate) settled: RankedRwLock<Settled>,
 }
 
@@ -157,6 +161,7 @@ impl<P: Present> Share<P> {
             cache: Cache::new(opening.cache_blocks_max),
             root,
             turn: RankedMutex::new(Rank::ShareTurn, ()),
+            log_wanted: AtomicU64::new(0),
             settled: RankedRwLock::new(Rank::ShareGate, settled),
         })
     }
@@ -281,6 +286,20 @@ impl<P: Present> Share<P> {
             return Ok(None);
         }
         read_log_block(&self.present, &self.root, number)
+    }
+
+    /// Lets the next transaction give up the operation log before a time, if that is worth a write;
+    /// but for the last few thousand blocks, by which its end is found.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Storage`.
+    pub fn forget_log_before(&self, time: WallTime) -> Result<()> {
+        let log = self.operation_log();
+        let first = log.block_since(time)?;
+        if first >= log.blocks().start() + HINT_BLOCKS {
+            self.log_wanted.store(first, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     pub(crate) fn moment(&self, wait: Wait) -> Moment<'_> {

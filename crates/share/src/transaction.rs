@@ -11,6 +11,8 @@
 
 use std::collections::BTreeMap;
 
+use std::sync::atomic::Ordering;
+
 use env::RankedGuard;
 use format::share::log::{CLOCK_MAX, LogBlock, TIME_MAX, log_block};
 use format::share::name_hash;
@@ -94,9 +96,10 @@ impl<P: Present> Share<P> {
         require(settled.usable == Usable::All, ErrorKind::ReadOnly)?;
         let (last, incarnation) = (settled.last.clone(), settled.incarnation);
         drop(settled);
+        let last_first = last.state.log_first;
         let floors = last.state.free.map(|free| free.height);
         let seq_before = self.present.seq();
-        Ok(Transaction {
+        let mut transaction = Transaction {
             share: self,
             moment: self.moment(wait),
             changes: Changes::new(last.state, floors),
@@ -108,7 +111,12 @@ impl<P: Present> Share<P> {
             generation: generation(incarnation, seq_before),
             blocks_max: self.present.whole_blocks_max(),
             _turn: turn,
-        })
+        };
+        let wanted = self.log_wanted.load(Ordering::Relaxed);
+        if wanted > last_first {
+            transaction.forget_log_before(wanted);
+        }
+        Ok(transaction)
     }
 }
 
@@ -123,9 +131,9 @@ impl<'s, 'd, P: Present> Transaction<'s, 'd, P> {
         self.operations
     }
 
-    /// Gives up the blocks of the operation log before a number, which the window has left; not the
-    /// last few thousand, by which the end is found. It is written with the next operation.
-    pub fn forget_log_before(&mut self, number: u64) {
+    /// Gives up the blocks of the operation log before a number; not the last few thousand, by which
+    /// the end is found. It is written with the next operation.
+    fn forget_log_before(&mut self, number: u64) {
         // Before the blocks that this transaction writes.
         let last = self.log.first().expect("a log has a last block").number;
         let end = number.min(last / HINT_BLOCKS * HINT_BLOCKS);

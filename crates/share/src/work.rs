@@ -152,7 +152,7 @@ impl<'b, 'd> Work<'_, 'b, 'd> {
             modified: self.now,
             changed: self.time,
             created: self.now,
-            parent: if is_directory { parent.0 } else { Inode(0) },
+            parent: parent.0,
             entries: 0,
             verifier: None,
             device: (0, 0),

@@ -288,8 +288,8 @@ impl InodeBlock {
         place.require(self.generation.0 > 0, "a generation", 0)?;
         place.require(self.mode & !MODE_BITS == 0, "a mode of 12 bits", self.mode)?;
         place.require(self.links > 0, "links", self.links)?;
-        let has_parent = self.parent.0 != 0 && self.parent < Inode::END;
-        place.require(has_parent == is_directory, "a parent of directories", self.parent)?;
+        let has_parent = self.parent.0 != 0 || !is_directory;
+        place.require(has_parent && self.parent < Inode::END, "a parent", self.parent)?;
         place.require(is_directory || self.entries == 0, "no entries", self.entries)?;
         place.require(self.used <= 1 << 40, "a used that fits", self.used)?;
         let is_file = self.kind == FileKind::File;

@@ -305,7 +305,7 @@ fn values_out_of_their_ranges_are_refused() {
         |i| i.mode = 1 << 12,
         |i| i.size = 3585,
         |i| i.size = 10,
-        |i| i.parent = Inode(1),
+        |i| i.parent = Inode(1 << 34),
         |i| i.entries = 1,
         |i| i.device = (1, 0),
         |i| i.kind = FileKind::Directory,

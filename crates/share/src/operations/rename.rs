@@ -118,9 +118,7 @@ fn move_name(
         }
     }
     let mut moved = work.inode(source.found.object.inode)?;
-    if kind == FileKind::Directory {
-        moved.parent = to.inode;
-    }
+    moved.parent = to.inode;
     work.put(source.found.object.inode, moved);
     Ok(())
 }

@@ -43,11 +43,12 @@ impl<P: Present> Transaction<'_, '_, P> {
             let mut inode = (*old).clone();
             apply(work, &mut inode, set)?;
             inode.verifier = None;
+            let mode = inode.mode;
             work.put(id.inode, inode);
             let record = Operation {
                 range: set.size.map(|size| (size, 0)),
                 before: Some(before(&old)),
-                set: named(set, work.now),
+                set: named(set, mode, work.now),
                 ..work.record(Procedure::SetAttributes, id)
             };
             Ok((Attributes::of(id.inode, &*work.layer.object(id)?), Some(record)))
@@ -55,14 +56,15 @@ impl<P: Present> Transaction<'_, '_, P> {
     }
 }
 
-/// The attributes that are set besides the size, as a record keeps them.
-fn named(set: &SetAttributes, now: WallTime) -> Option<Set> {
+/// The attributes that are set besides the size, as a record keeps them: of the mode what came of
+/// it.
+fn named(set: &SetAttributes, mode: u16, now: WallTime) -> Option<Set> {
     let at = |time| match time {
         SetTime::Now => now,
         SetTime::To(time) => time,
     };
     let named = Set {
-        mode: set.mode.map(|mode| mode & 0o7777),
+        mode: set.mode.map(|_| mode),
         uid: set.uid,
         gid: set.gid,
         accessed: set.accessed.map(at),
@@ -132,6 +134,6 @@ pub(super) fn drop_set_id(work: &Work<'_, '_, '_>, inode: &mut InodeBlock) {
 }
 
 /// The bits that stay of a mode: setgid without the right to execute means something else.
-fn without_set_id(mode: u16) -> u16 {
+pub(crate) fn without_set_id(mode: u16) -> u16 {
     if mode & EXECUTE_BY_GROUP == 0 { !SETUID } else { !(SETUID | SETGID) }
 }

@@ -12,6 +12,8 @@ mod memory;
 mod model;
 mod ops;
 mod permissions;
+mod repair;
+mod repair_oracle;
 mod transactions;
 mod world;
 

@@ -136,6 +136,11 @@ impl Memory {
         View { memory: self, moment }
     }
 
+    /// The moment after the write with a number.
+    pub fn moment_of(&self, seq: Seq) -> usize {
+        self.kept().seqs.partition_point(|before| *before < seq.0)
+    }
+
     /// Makes a moment the present again, as a revert does.
     pub fn revert(&self, moment: usize) {
         let mut kept = self.kept_mut();

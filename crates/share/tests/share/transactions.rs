@@ -344,8 +344,8 @@ fn the_ring_of_the_log_comes_round() {
     };
     // The window leaves the beginning: all up to what the end is found by.
     assert!(share.log_block(10_000).expect("it is read").is_some());
+    share.forget_log_before(units::WallTime::from_nanos(u64::MAX)).expect("it is read");
     let mut transaction = share.begin(Wait::May).expect("usable");
-    transaction.forget_log_before(u64::MAX);
     transaction.set_attributes(&caller(&root, 1), id, &mode(0), None).expect("it is set");
     transaction.commit().expect("it is written");
     let first = share.last_log_block() / 4096 * 4096;

@@ -78,8 +78,15 @@ pub fn apply<'d, P: Present>(
     op: &'d Op,
     now: u64,
 ) -> Result<(), ErrorKind> {
-    let root = Credentials::root();
-    let caller = &caller(&root, now);
+    apply_as(transaction, &caller(&Credentials::root(), now), op)
+}
+
+/// Does it to a share, as a request of somebody.
+pub fn apply_as<'d, P: Present>(
+    transaction: &mut Transaction<'_, 'd, P>,
+    caller: &Caller<'_>,
+    op: &'d Op,
+) -> Result<(), ErrorKind> {
     let mode = |mode| SetAttributes { mode: Some(mode), ..SetAttributes::default() };
     let name = |path: &'d str| split(path).1.as_bytes();
     let t = transaction;

@@ -1,0 +1,435 @@
+//! The share as it would be without the operations that are undone, as far as it would differ:
+//! names that they made or took, and objects that they changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use format::share::inode::FileKind;
+use format::share::operation::{Before, Procedure};
+use units::{FileId, Inode, Seq, WallTime};
+
+use super::content::Content;
+use super::difference::open;
+use super::effects::{effects, is_made, subject, touched};
+use super::{Follow, Reason};
+use crate::blocks::{Blocks, Wait};
+use crate::error::Result;
+use crate::operation_log::{At, Logged, Transactions};
+use crate::operations::set_attributes::without_set_id;
+use crate::past::Past;
+use crate::source::Source;
+
+/// A name in a directory.
+pub(crate) type Key = (FileId, Box<[u8]>);
+
+/// A name as it would be.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entry {
+    pub object: Option<FileId>,
+    /// The object that it had in history, so far.
+    historic: Option<FileId>,
+    /// The operations that are undone to which it owes what it is.
+    because: BTreeSet<u64>,
+}
+
+/// An object as it would be.
+#[derive(Clone, Debug)]
+pub(crate) struct Object {
+    /// A moment at which it was there.
+    pub base: At,
+    pub kind: FileKind,
+    pub mode: u16,
+    pub uid: u32,
+    pub gid: u32,
+    pub accessed: WallTime,
+    pub modified: WallTime,
+    /// None while it would be what it was.
+    pub content: Option<Content>,
+    /// An operation that is kept took its last name: what the same transaction wrote into it before
+    /// is at no moment.
+    pub is_victim: bool,
+}
+
+/// An operation that is not undone and cannot be done again as it was, or that is to follow.
+#[derive(Clone, Debug)]
+pub(crate) struct Conflict {
+    pub operation: Logged,
+    pub reason: Reason,
+    /// The operations that are undone on which it stands.
+    pub on: BTreeSet<u64>,
+}
+
+/// A moment of the past by its seq.
+pub type Moments<'a, B> = &'a dyn Fn(Seq) -> Result<Arc<Past<B>>>;
+
+pub(crate) struct World<'a, B> {
+    pub entries: BTreeMap<Key, Entry>,
+    pub objects: BTreeMap<FileId, Object>,
+    pub conflicts: Vec<Conflict>,
+    /// Objects that would not have been made.
+    never: BTreeSet<FileId>,
+    /// Names that objects would have more than they had in history, so far.
+    shifts: BTreeMap<FileId, i64>,
+    /// The undone operations of objects: that made, named, removed or changed them.
+    undone: BTreeMap<FileId, BTreeSet<u64>>,
+    /// Ranges of files that undone operations wrote.
+    written: BTreeMap<FileId, Vec<(u64, u64, u64)>>,
+    transactions: &'a Transactions,
+    now: Seq,
+    follow: Follow,
+    moments: Moments<'a, B>,
+}
+
+impl<'a, B: Blocks> World<'a, B> {
+    pub(crate) fn new(
+        transactions: &'a Transactions,
+        now: Seq,
+        follow: Follow,
+        moments: Moments<'a, B>,
+    ) -> World<'a, B> {
+        World {
+            entries: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            conflicts: Vec::new(),
+            never: BTreeSet::new(),
+            shifts: BTreeMap::new(),
+            undone: BTreeMap::new(),
+            written: BTreeMap::new(),
+            transactions,
+            now,
+            follow,
+            moments,
+        }
+    }
+
+    /// Leaves an operation out. The names and objects that it changed stay as they would be, or,
+    /// if they were as in history so far, as they were before it.
+    pub(crate) fn leave_out(&mut self, logged: &Logged) {
+        let number = logged.number();
+        for (key, from, to) in effects(logged) {
+            self.entry(&key, from).because.insert(number);
+            self.went_on(&key, to);
+        }
+        if is_made(logged) {
+            self.never.extend(logged.record.other);
+        }
+        let named = [logged.record.other, logged.record.target.and_then(|target| target.victim)];
+        for id in subject(logged).into_iter().chain(named.into_iter().flatten()) {
+            self.undone.entry(id).or_default().insert(number);
+        }
+        if let (Some(id), Some(before)) = (subject(logged), &logged.record.before) {
+            self.object(id, before, number, touched(logged).is_some());
+            if let (Procedure::Write, Some((offset, bytes))) =
+                (logged.record.procedure, logged.record.range)
+            {
+                self.written.entry(id).or_default().push((offset, offset + bytes, number));
+            }
+        }
+    }
+
+    /// Does an operation again, as far as it touches anything that would differ.
+    ///
+    /// # Errors
+    /// Those of reading the past.
+    pub(crate) fn play(&mut self, logged: &Logged) -> Result<()> {
+        self.play_on(logged)?;
+        for (key, _, to) in effects(logged) {
+            if self.entries.contains_key(&key) {
+                self.went_on(&key, to);
+            }
+        }
+        Ok(())
+    }
+
+    fn play_on(&mut self, logged: &Logged) -> Result<()> {
+        let record = &logged.record;
+        match record.procedure {
+            Procedure::Write | Procedure::SetAttributes => self.change(logged),
+            Procedure::Create if record.before.is_some() => self.change(logged),
+            Procedure::Create
+            | Procedure::MakeDirectory
+            | Procedure::MakeSymlink
+            | Procedure::MakeNode
+            | Procedure::Link => self.name(logged),
+            Procedure::Remove | Procedure::RemoveDirectory => self.remove(logged),
+            Procedure::Rename => return self.rename(logged),
+            // Records of a later release: it changes nothing that is known here.
+            Procedure::Other(_) => {}
+        }
+        Ok(())
+    }
+
+    /// A name, which was `from` before an operation if nothing undone touched it so far.
+    fn entry(&mut self, key: &Key, from: Option<FileId>) -> &mut Entry {
+        let new = || Entry { object: from, historic: from, because: BTreeSet::new() };
+        self.entries.entry(key.clone()).or_insert_with(new)
+    }
+
+    /// A name that is known gets another object in history.
+    fn went_on(&mut self, key: &Key, to: Option<FileId>) {
+        let entry = self.entries.get_mut(key).expect("it is known");
+        let from = std::mem::replace(&mut entry.historic, to);
+        self.shift([(from, 1), (to, -1)]);
+    }
+
+    /// A name that is known would get another object.
+    fn assign(&mut self, key: &Key, to: Option<FileId>) {
+        let entry = self.entries.get_mut(key).expect("it is known");
+        let from = std::mem::replace(&mut entry.object, to);
+        self.shift([(from, -1), (to, 1)]);
+    }
+
+    fn shift(&mut self, by: [(Option<FileId>, i64); 2]) {
+        for (id, step) in by {
+            if let Some(id) = id {
+                *self.shifts.entry(id).or_default() += step;
+            }
+        }
+    }
+
+    /// Whether an object would be gone that had so many names in history; that is a conflict.
+    fn is_gone(&mut self, logged: &Logged, id: FileId, links: i64) -> bool {
+        let shift = self.shifts.get(&id).copied().unwrap_or_default();
+        let is_gone = shift < 0 && links + shift <= 0;
+        if is_gone {
+            let had = self.entries.values();
+            let lost = had.filter(|had| had.historic == Some(id) && had.object != Some(id));
+            let on = lost.flat_map(|entry| entry.because.iter().copied()).collect();
+            self.conflict(logged, Reason::Object, on);
+        }
+        is_gone
+    }
+
+    /// Takes an object up as it was before an operation; its content, if that may differ.
+    fn object(&mut self, id: FileId, before: &Before, operation: u64, is_content: bool) {
+        if self.never.contains(&id) {
+            return;
+        }
+        let base = self.transactions.before(operation);
+        let new = || Object {
+            base,
+            kind: before.kind,
+            mode: before.mode,
+            uid: before.uid,
+            gid: before.gid,
+            accessed: before.accessed,
+            modified: before.modified,
+            content: None,
+            is_victim: false,
+        };
+        let object = self.objects.entry(id).or_insert_with(new);
+        if is_content && object.content.is_none() {
+            let has_content = matches!(before.kind, FileKind::File | FileKind::Symlink);
+            let size = if has_content { before.size } else { 0 };
+            (object.base, object.content) = (base, Some(Content::of(size, base)));
+        }
+    }
+
+    fn conflict(&mut self, logged: &Logged, reason: Reason, on: BTreeSet<u64>) {
+        self.conflicts.push(Conflict { operation: logged.clone(), reason, on });
+    }
+
+    /// Whether an object of an operation would not be there; that is a conflict.
+    fn is_never(&mut self, logged: &Logged, id: FileId, reason: Reason) -> bool {
+        let is_never = self.never.contains(&id);
+        if is_never {
+            let on = self.undone.get(&id).cloned().unwrap_or_default();
+            self.conflict(logged, reason, on);
+        }
+        is_never
+    }
+
+    /// The operations on which the names in a directory stand that it would have, and has not.
+    fn restored_in(&self, directory: FileId) -> BTreeSet<u64> {
+        let from = (directory, Box::default());
+        let inside = self.entries.range(from..).take_while(|((at, _), _)| *at == directory);
+        let there = inside.filter(|(_, entry)| entry.object.is_some());
+        there.flat_map(|(_, entry)| entry.because.iter().copied()).collect()
+    }
+
+    fn change(&mut self, logged: &Logged) {
+        let record = &logged.record;
+        let id = subject(logged).expect("records were verified");
+        let before = record.before.as_ref().expect("records were verified");
+        let is_directory = before.kind == FileKind::Directory;
+        let links = if is_directory { 1 } else { i64::from(before.links) };
+        if self.is_never(logged, id, Reason::Object) || self.is_gone(logged, id, links) {
+            return;
+        }
+        let after = self.transactions.after(logged.number(), self.now);
+        let is_root = record.origin.uid == 0;
+        if let (Procedure::Write, Some((offset, bytes))) = (record.procedure, record.range) {
+            self.follow_bytes(logged, id, (offset, offset + bytes));
+            let Some(object) = self.objects.get_mut(&id) else { return };
+            if let Some(content) = &mut object.content {
+                content.write(offset, bytes, after);
+            }
+            object.modified = record.time;
+            if !is_root {
+                object.mode &= without_set_id(object.mode);
+            }
+            return;
+        }
+        let Some(object) = self.objects.get_mut(&id) else { return };
+        let set = record.set.unwrap_or_default();
+        if let Some((size, _)) = record.range {
+            if let Some(content) = &mut object.content {
+                content.resize(size);
+            }
+            object.modified = record.time;
+            if set.mode.is_none() && !is_root {
+                object.mode &= without_set_id(object.mode);
+            }
+        }
+        object.uid = set.uid.unwrap_or(object.uid);
+        object.gid = set.gid.unwrap_or(object.gid);
+        match set.mode {
+            Some(mode) => object.mode = mode,
+            None if set.uid.or(set.gid).is_some() && object.kind != FileKind::Directory => {
+                object.mode &= without_set_id(object.mode);
+            }
+            None => {}
+        }
+        object.accessed = set.accessed.unwrap_or(object.accessed);
+        object.modified = set.modified.unwrap_or(object.modified);
+    }
+
+    /// A write over bytes of an operation that is undone follows it, if it is to.
+    fn follow_bytes(&mut self, logged: &Logged, id: FileId, (from, to): (u64, u64)) {
+        if self.follow != Follow::Bytes {
+            return;
+        }
+        let written = self.written.get(&id).into_iter().flatten();
+        let on = written.filter(|(start, end, _)| *start < to && from < *end);
+        let on: BTreeSet<u64> = on.map(|(.., number)| *number).collect();
+        if !on.is_empty() {
+            self.conflict(logged, Reason::Bytes, on);
+        }
+    }
+
+    fn name(&mut self, logged: &Logged) {
+        let record = &logged.record;
+        let other = record.other.expect("records were verified");
+        if self.is_never(logged, record.object, Reason::Directory) {
+            return;
+        }
+        // Its record does not say how many names it had: with one less it is taken for gone.
+        if record.procedure == Procedure::Link
+            && (self.is_never(logged, other, Reason::Object) || self.is_gone(logged, other, 0))
+        {
+            return;
+        }
+        let key = (record.object, logged.name.clone());
+        let Some(entry) = self.entries.get(&key) else { return };
+        if entry.object.is_some() {
+            let on = entry.because.clone();
+            return self.conflict(logged, Reason::NameTaken, on);
+        }
+        self.assign(&key, Some(other));
+    }
+
+    fn remove(&mut self, logged: &Logged) {
+        let record = &logged.record;
+        let other = record.other.expect("records were verified");
+        if self.never.contains(&other) {
+            // It would not be there, as somebody wants.
+            return;
+        }
+        let is_directory = record.procedure == Procedure::RemoveDirectory;
+        let restored = if is_directory { self.restored_in(other) } else { BTreeSet::new() };
+        let key = (record.object, logged.name.clone());
+        let there = self.entries.get(&key);
+        if let Some(entry) = there
+            && entry.object != Some(other)
+        {
+            let on = entry.because.clone();
+            return self.conflict(logged, Reason::NameGone, on);
+        }
+        if !restored.is_empty() {
+            return self.conflict(logged, Reason::NotEmpty, restored);
+        }
+        if self.entries.contains_key(&key) {
+            self.assign(&key, None);
+        }
+    }
+
+    fn rename(&mut self, logged: &Logged) -> Result<()> {
+        let record = &logged.record;
+        let other = record.other.expect("records were verified");
+        let target = record.target.expect("records were verified");
+        for (id, reason) in [(other, Reason::Object), (target.directory, Reason::Directory)] {
+            if self.is_never(logged, id, reason) {
+                return Ok(());
+            }
+        }
+        if let Some(victim) = target.victim {
+            let restored = self.restored_in(victim);
+            if !restored.is_empty() {
+                self.conflict(logged, Reason::NotEmpty, restored);
+                return Ok(());
+            }
+        }
+        let keys =
+            [(record.object, logged.name.clone()), (target.directory, logged.new_name.clone())];
+        if !keys.iter().any(|key| self.entries.contains_key(key)) {
+            return Ok(());
+        }
+        let [old, new] = keys;
+        let from = self.entry(&old, Some(other)).clone();
+        let to = self.entry(&new, target.victim).clone();
+        let because: BTreeSet<u64> = from.because.union(&to.because).copied().collect();
+        for key in [&old, &new] {
+            self.entry(key, None).because = because.clone();
+        }
+        if from.object != Some(other) {
+            self.conflict(logged, Reason::NameGone, because);
+            return Ok(());
+        }
+        if let Some(there) = to.object
+            && Some(there) != target.victim
+        {
+            if !self.may_replace(there, other, logged)? {
+                self.conflict(logged, Reason::NameTaken, because);
+                return Ok(());
+            }
+        }
+        if let (Some(victim), Some(before)) = (target.victim, &record.before)
+            && to.object != Some(victim)
+        {
+            // It lost this name in history, and would not have had it.
+            let is_known = self.objects.contains_key(&victim);
+            self.object(victim, before, logged.number(), true);
+            if let Some(object) = self.objects.get_mut(&victim) {
+                object.is_victim |= !is_known;
+            }
+        }
+        self.assign(&old, None);
+        self.assign(&new, Some(other));
+        Ok(())
+    }
+
+    /// Whether an object may lose its name to another by a RENAME: both are no directories, and the
+    /// first was gone when that was done, so nothing that is kept was done to it since.
+    fn may_replace(&self, there: FileId, other: FileId, logged: &Logged) -> Result<bool> {
+        let is_file = |kind| kind != FileKind::Directory;
+        let gone = self.objects.get(&there).is_some_and(|object| is_file(object.kind));
+        let past = open(self.moments, self.transactions.before(logged.number()))?;
+        let tree = past.tree(Wait::May);
+        let find = |id: FileId| -> Result<Option<FileKind>> {
+            let found = tree.inode(id.inode)?.filter(|inode| inode.generation == id.generation);
+            Ok(found.map(|inode| inode.kind))
+        };
+        Ok(gone && find(there)?.is_none() && find(other)?.is_some_and(is_file))
+    }
+
+    /// The directory that a directory would be in, if that would differ.
+    pub(crate) fn parents(&self) -> BTreeMap<FileId, FileId> {
+        let placed = self.entries.iter();
+        placed.filter_map(|((parent, _), entry)| Some((entry.object?, *parent))).collect()
+    }
+
+    /// Whether an object is the directory at the top.
+    pub(crate) fn is_top(id: FileId) -> bool {
+        id.inode == Inode::ROOT
+    }
+}

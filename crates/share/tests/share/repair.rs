@@ -1,0 +1,450 @@
+//! Repairs: the tree after all operations but those that are undone, held against an oracle that
+//! does the operations of a history one by one.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
+use units::{Seq, WallTime};
+
+use crate::memory::{Memory, View};
+use crate::ops::Op;
+use crate::repair_oracle::{Done, Oracle};
+use crate::share::repair::{Applied, Change, Follow, Plan, Reason, apply, plan};
+use crate::share::{
+    Caller, Cause, CauseKind, Changer, Credentials, ErrorKind, Logged, Past, Procedure, Result,
+    Share, Transaction, Tree, Wait,
+};
+use crate::world::{CACHE_BLOCKS, START, assert_sound, caller, find, make};
+
+/// A share, and everything that was done to it.
+struct Story<'m> {
+    memory: &'m Memory,
+    share: Share<&'m Memory>,
+    done: Vec<Done>,
+    now: u64,
+}
+
+/// A request of a client.
+type Sent = (u128, Op);
+
+impl<'m> Story<'m> {
+    fn new(memory: &'m Memory) -> Story<'m> {
+        Story { memory, share: make(memory), done: Vec::new(), now: START }
+    }
+
+    /// Does requests in one transaction, or several if their senders may not share one; those that
+    /// are not possible are left out.
+    fn send(&mut self, sent: &[Sent]) {
+        let mut at = 0;
+        while at < sent.len() {
+            let mut taken = Vec::new();
+            let mut transaction = self.share.begin(Wait::May).expect("usable");
+            while let Some((client, op)) = sent.get(at) {
+                self.now += 10;
+                let before = transaction.operations();
+                match do_op_as(&mut transaction, *client, op, self.now) {
+                    Err(ErrorKind::TransactionFull) => break,
+                    Err(_) => {}
+                    Ok(()) if transaction.operations() > before => {
+                        taken.push((op.clone(), object_of(&transaction, op)));
+                    }
+                    Ok(()) => {}
+                }
+                at += 1;
+            }
+            transaction.commit().expect("it is written");
+            let all = self.logged();
+            let new = all.into_iter().skip(self.done.len());
+            for (logged, (op, made)) in new.zip(taken) {
+                let is_made = logged.record.before.is_none()
+                    && !matches!(logged.record.procedure, Procedure::Link | Procedure::Rename);
+                self.done.push(Done { logged, op, made: made.filter(|_| is_made) });
+            }
+        }
+    }
+
+    fn logged(&self) -> Vec<Logged> {
+        let log = self.share.operation_log();
+        let blocks = log.blocks();
+        blocks.flat_map(|block| log.operations(block).expect("it is read")).collect()
+    }
+
+    fn moment(&self, seq: Seq) -> Result<Arc<Past<View<'m>>>> {
+        let moment = self.memory.moment_of(seq);
+        Ok(Arc::new(Past::open(self.memory.at(moment), CACHE_BLOCKS)?))
+    }
+
+    fn plan(&self, follow: Follow, named: impl Fn(&Logged) -> bool) -> Plan {
+        let moments = |seq| self.moment(seq);
+        plan(&self.share, &moments, &mut |logged| Ok(named(logged)), follow).expect("a plan")
+    }
+
+    /// Does a repair; its number, and what was done.
+    fn repair(&self, plan: &Plan) -> (u64, Result<Applied>) {
+        let number = self.share.statistics().operations;
+        let cause = Cause { kind: CauseKind::Repair, number };
+        let now = || WallTime::from_nanos(self.now + 1000);
+        let wait_for = |lack| panic!("nothing is lacking: {lack:?}");
+        let changer = Changer { share: &self.share, cause, now: &now, wait_for: &wait_for };
+        let moments = |seq| self.moment(seq);
+        (number, apply(&plan.difference, &changer, &moments))
+    }
+
+    /// The tree after all operations but some, each of which is possible; only the removal of what
+    /// would not have been made is not needed.
+    fn without(&self, undone: &BTreeSet<u64>) -> Oracle {
+        let first = Past::open(self.memory.at(1), CACHE_BLOCKS).expect("it was made");
+        let tree = first.tree(Wait::May);
+        let top = tree.attributes(tree.top().expect("a top")).expect("a top");
+        let mut oracle = Oracle::new(&top);
+        let (left_out, kept): (Vec<_>, Vec<_>) =
+            self.done.iter().partition(|done| undone.contains(&done.logged.number()));
+        let never: Vec<_> = left_out.iter().filter_map(|done| done.made.map(|m| m.id)).collect();
+        for done in kept {
+            let record = &done.logged.record;
+            let removes =
+                matches!(record.procedure, Procedure::Remove | Procedure::RemoveDirectory);
+            if removes && record.other.is_some_and(|other| never.contains(&other)) {
+                continue;
+            }
+            assert!(oracle.apply(done), "{:?} is kept, and not possible", done.logged);
+        }
+        oracle
+    }
+
+    fn assert_is(&self, oracle: &Oracle) {
+        oracle.assert_is(&self.share.tree(Wait::May).expect("usable"));
+        assert_sound(&self.share);
+    }
+}
+
+fn do_op_as<'d>(
+    transaction: &mut Transaction<'_, 'd, &Memory>,
+    client: u128,
+    op: &'d Op,
+    now: u64,
+) -> std::result::Result<(), ErrorKind> {
+    let root = Credentials::root();
+    let from = Caller { client, ..caller(&root, now) };
+    crate::world::apply_as(transaction, &from, op)
+}
+
+/// The object that a request has made.
+fn object_of(
+    transaction: &Transaction<'_, '_, &Memory>,
+    op: &Op,
+) -> Option<crate::share::Attributes> {
+    let path = match op {
+        Op::Create(path)
+        | Op::Open(path, _)
+        | Op::Exclusive(path, _)
+        | Op::Mkdir(path)
+        | Op::Symlink(path, _)
+        | Op::Fifo(path) => path,
+        _ => return None,
+    };
+    let id = find(transaction, path).expect("it was made");
+    Some(transaction.attributes(id).expect("it is there"))
+}
+
+fn path() -> impl Strategy<Value = String> {
+    let name = prop_oneof![Just("a"), Just("b"), Just("c")];
+    let directory = prop_oneof![3 => Just(""), 3 => Just("d/"), 1 => Just("d/e/"), 1 => Just("b/")];
+    let named = (directory, name).prop_map(|(at, name)| format!("{at}{name}"));
+    prop_oneof![6 => named, 1 => Just("d".to_owned()), 1 => Just("d/e".to_owned())]
+}
+
+fn offset() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => 0..9000_u64, 1 => 250_000..280_000_u64]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let two = || (path(), path());
+    let bytes = (1..6000_usize, 1..255_u8).prop_map(|(length, byte)| vec![byte; length]);
+    prop_oneof![
+        5 => path().prop_map(Op::Create),
+        2 => (path(), proptest::option::of(offset())).prop_map(|(p, size)| Op::Open(p, size)),
+        3 => path().prop_map(Op::Mkdir),
+        1 => (path(), 1..40_usize).prop_map(|(p, length)| Op::Symlink(p, vec![b'x'; length])),
+        1 => path().prop_map(Op::Fifo),
+        2 => two().prop_map(|(old, new)| Op::Link(old, new)),
+        4 => path().prop_map(Op::Remove),
+        2 => path().prop_map(Op::Rmdir),
+        5 => two().prop_map(|(from, to)| Op::Rename(from, to)),
+        9 => (path(), offset(), bytes).prop_map(|(p, at, bytes)| Op::Write(p, at, bytes)),
+        3 => (path(), offset()).prop_map(|(p, size)| Op::Resize(p, size)),
+        1 => (path(), 0..0o10000_u16).prop_map(|(p, mode)| Op::Mode(p, mode)),
+        1 => (path(), 0..9_u32, 0..9_u32).prop_map(|(p, u, g)| Op::Owner(p, u, g)),
+        1 => (path(), any::<u64>(), any::<u64>()).prop_map(|(p, a, m)| Op::Times(p, a, m)),
+    ]
+}
+
+#[derive(Clone, Debug)]
+enum Culprit {
+    Client(u128),
+    Some(Vec<proptest::sample::Index>),
+    Since(proptest::sample::Index),
+    Procedure(u8),
+}
+
+impl Culprit {
+    fn numbers(&self, done: &[Done]) -> BTreeSet<u64> {
+        let all = done.iter().map(|done| &done.logged);
+        let numbers = |is: &dyn Fn(&Logged) -> bool| {
+            all.clone().filter(|logged| is(logged)).map(Logged::number).collect()
+        };
+        let at = |index: &proptest::sample::Index| index.index(done.len().max(1)) as u64 + 1;
+        match self {
+            Culprit::Client(client) => numbers(&|logged| logged.record.origin.client == *client),
+            Culprit::Some(some) => {
+                some.iter().map(at).filter(|n| *n <= done.len() as u64).collect()
+            }
+            Culprit::Since(index) => numbers(&|logged| logged.number() >= at(index)),
+            Culprit::Procedure(number) => {
+                numbers(&|logged| logged.record.procedure.number() == *number)
+            }
+        }
+    }
+}
+
+fn culprit() -> impl Strategy<Value = Culprit> {
+    let index = any::<proptest::sample::Index>;
+    prop_oneof![
+        4 => (1..4_u128).prop_map(Culprit::Client),
+        3 => proptest::collection::vec(index(), 1..4).prop_map(Culprit::Some),
+        1 => index().prop_map(Culprit::Since),
+        2 => prop_oneof![Just(7_u8), Just(12), Just(14), Just(2)].prop_map(Culprit::Procedure),
+    ]
+}
+
+fn follow() -> impl Strategy<Value = Follow> {
+    prop_oneof![2 => Just(Follow::Nothing), 1 => Just(Follow::Names), 1 => Just(Follow::Bytes)]
+}
+
+fn check(transactions: &[Vec<Sent>], culprit: &Culprit, follow: Follow) {
+    let memory = Memory::default();
+    let mut story = Story::new(&memory);
+    transactions.iter().for_each(|sent| story.send(sent));
+    let asked = culprit.numbers(&story.done);
+    let planned = story.plan(follow, |logged| asked.contains(&logged.number()));
+    assert_eq!(planned.kept, asked.difference(&planned.undone).copied().collect());
+    assert_eq!(planned.followed, planned.undone.difference(&asked).copied().collect());
+    if follow != Follow::Nothing {
+        assert!(planned.kept.is_empty(), "all that was named is undone");
+    }
+    if planned.dependents.is_empty() && follow == Follow::Nothing {
+        assert!(planned.kept.is_empty(), "nothing says why {:?} are kept", planned.kept);
+    }
+    let before = story.without(&BTreeSet::new());
+    story.assert_is(&before);
+    let (number, applied) = story.repair(&planned);
+    let applied = applied.expect("it is done");
+    story.assert_is(&story.without(&planned.undone));
+    assert_eq!(applied.names as usize, planned.difference.changes.iter().filter(is_name).count());
+    // A repair is undone by another.
+    let of_repair =
+        |logged: &Logged| logged.record.cause == Some(Cause { kind: CauseKind::Repair, number });
+    let back = story.plan(Follow::Nothing, of_repair);
+    assert!(back.kept.is_empty());
+    story.repair(&back).1.expect("it is done");
+    story.assert_is(&before);
+}
+
+fn is_name(change: &&Change) -> bool {
+    matches!(change, Change::Restored(_) | Change::Removed(_) | Change::Renamed(_))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None, max_shrink_iters: 3000, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn a_repair_is_the_tree_without_what_is_undone(
+        transactions in proptest::collection::vec(
+            proptest::collection::vec((1..4_u128, op()), 1..4), 1..25,
+        ),
+        culprit in culprit(),
+        follow in follow(),
+    ) {
+        check(&transactions, &culprit, follow);
+    }
+}
+
+/// Writes some lines into a file of a client's.
+fn write(client: u128, path: &str, text: &str) -> Sent {
+    (client, Op::Write(path.to_owned(), 0, text.as_bytes().to_vec()))
+}
+
+fn create(client: u128, path: &str) -> Sent {
+    (client, Op::Create(path.to_owned()))
+}
+
+fn text(story: &Story<'_>, path: &str) -> Option<String> {
+    let tree = story.share.tree(Wait::May).expect("usable");
+    let id = find(&tree, path).ok()?;
+    let mut bytes = vec![0; 100];
+    let read = tree.read(&Credentials::root(), id, 0, &mut bytes).expect("it is read");
+    Some(String::from_utf8_lossy(&bytes[..read.count]).into_owned())
+}
+
+/// Five clients work, one of them encrypts what all have, some in place and some by new files, and
+/// the others go on.
+#[test]
+fn one_client_of_five_encrypts_a_tree_and_the_others_keep_their_work() {
+    let memory = Memory::default();
+    let mut story = Story::new(&memory);
+    for client in 1..=5 {
+        story.send(&[(client, Op::Mkdir(format!("home{client}")))]);
+        for file in 0..20 {
+            let path = format!("home{client}/{file}");
+            story.send(&[create(client, &path), write(client, &path, &format!("of {client}"))]);
+        }
+    }
+    let own_work = story.done.len() as u64;
+    for client in 1..=5_u128 {
+        for file in 0..20 {
+            let path = format!("home{client}/{file}");
+            let locked = format!("{path}.locked");
+            if file % 2 == 0 {
+                story.send(&[write(3, &path, "encrypted")]);
+            } else {
+                story.send(&[create(3, &locked), write(3, &locked, "encrypted")]);
+                story.send(&[(3, Op::Remove(path))]);
+            }
+            // Meanwhile its owner writes elsewhere.
+            if client != 3 {
+                let path = format!("home{client}/new{file}");
+                story.send(&[create(client, &path), write(client, &path, "meanwhile")]);
+            }
+        }
+    }
+    // One wrote over a file that was encrypted in place, and one looks for the file that is gone.
+    let later = "of 1, and a longer text than was there before";
+    story.send(&[write(1, "home1/0", later), create(2, "home2/1")]);
+    story.send(&[write(2, "home2/1", "begun again")]);
+    let is_attack =
+        |logged: &Logged| logged.record.origin.client == 3 && logged.number() > own_work;
+    let planned = story.plan(Follow::Nothing, is_attack);
+    // The name that was taken again stays with its new file: the removal of the old one stays.
+    assert_eq!(planned.kept.len(), 1);
+    let reasons: Vec<Reason> = planned.dependents.iter().map(|one| one.reason).collect();
+    assert_eq!(reasons, [Reason::NameTaken, Reason::Object], "its CREATE and its WRITE");
+    assert_eq!(&*planned.dependents[0].operation.name, b"1");
+    let restored = |change: &&Change| matches!(change, Change::Restored(_));
+    assert_eq!(planned.difference.changes.iter().filter(restored).count(), 49);
+    story.repair(&planned).1.expect("it is done");
+    story.assert_is(&story.without(&planned.undone));
+    for client in 1..=5 {
+        for file in 0..20 {
+            let expected = match (client, file) {
+                (1, 0) => later.to_owned(),
+                (2, 1) => "begun again".to_owned(),
+                _ => format!("of {client}"),
+            };
+            assert_eq!(text(&story, &format!("home{client}/{file}")), Some(expected));
+            assert_eq!(text(&story, &format!("home{client}/{file}.locked")), None);
+            let new = (client != 3).then(|| "meanwhile".to_owned());
+            assert_eq!(text(&story, &format!("home{client}/new{file}")), new);
+        }
+    }
+}
+
+#[test]
+fn a_share_that_changed_since_the_plan_is_not_changed_by_it() {
+    let memory = Memory::default();
+    let mut story = Story::new(&memory);
+    story.send(&[create(1, "f"), write(1, "f", "good")]);
+    story.send(&[write(2, "f", "evil")]);
+    story.send(&[(2, Op::Rename("f".to_owned(), "g".to_owned()))]);
+    let names = story.plan(Follow::Nothing, |logged| logged.record.procedure == Procedure::Rename);
+    let bytes = story.plan(Follow::Nothing, |logged| {
+        logged.record.origin.client == 2 && logged.record.procedure == Procedure::Write
+    });
+    story.send(&[write(1, "g", "more")]);
+    story.send(&[create(1, "f")]);
+    for planned in [&names, &bytes] {
+        let error = story.repair(planned).1.expect_err("it changed");
+        assert_eq!(error.kind, ErrorKind::NotSync);
+        assert_sound(&story.share);
+    }
+    assert_eq!(text(&story, "g").as_deref(), Some("more"));
+    let top = story.share.tree(Wait::May).expect("usable");
+    assert_eq!(crate::world::list(&top, top.top().expect("a top")).len(), 4, "nothing is left");
+}
+
+#[test]
+fn a_moment_that_is_not_kept_is_an_error_and_nothing_changes() {
+    let memory = Memory::default();
+    let mut story = Story::new(&memory);
+    story.send(&[create(1, "f"), write(1, "f", "good")]);
+    story.send(&[write(2, "f", "evil")]);
+    // All moments but the last one are taken for it.
+    let moments = |_| story.moment(Seq(u64::MAX));
+    let mut named = |logged: &Logged| Ok(logged.record.origin.client == 2);
+    let error = plan(&story.share, &moments, &mut named, Follow::Nothing).expect_err("not kept");
+    assert_eq!(error.kind, ErrorKind::NotFound);
+    assert!(error.source.is_some_and(|source| source.to_string().contains("history")));
+}
+
+#[test]
+fn operations_are_found_by_number_and_by_time() {
+    let memory = Memory::default();
+    let mut story = Story::new(&memory);
+    story.send(&[create(1, "f")]);
+    for _ in 0..500 {
+        story.send(&[write(1, "f", "text")]);
+    }
+    let log = story.share.operation_log();
+    assert!(log.blocks().count() > 10, "of one block it says nothing");
+    let blocks: Vec<(u64, Vec<Logged>)> =
+        log.blocks().map(|block| (block, log.operations(block).expect("it is read"))).collect();
+    for (block, operations) in &blocks {
+        for logged in operations {
+            assert_eq!(log.block_of(logged.number()).expect("it is read"), *block);
+            assert_eq!(log.block_since(logged.record.time).expect("it is read"), *block);
+        }
+    }
+    assert_eq!(log.block_of(u64::MAX).expect("it is read"), *log.blocks().end());
+    assert_eq!(log.block_since(WallTime::from_nanos(0)).expect("it is read"), 0);
+    let numbers: Vec<u64> =
+        blocks.iter().flat_map(|(_, all)| all.iter().map(Logged::number)).collect();
+    assert_eq!(numbers, (1..=501).collect::<Vec<u64>>());
+}
+
+#[test]
+fn objects_that_are_gone_keep_their_names_in_listings() {
+    let memory = Memory::default();
+    let mut story = Story::new(&memory);
+    story.send(&[(1, Op::Mkdir("d".to_owned())), create(1, "d/f"), create(1, "d/g")]);
+    story.send(&[(1, Op::Rename("d".to_owned(), "e".to_owned()))]);
+    story.send(&[write(1, "e/f", "text"), write(1, "e/g", "text")]);
+    story.send(&[(1, Op::Rename("e/f".to_owned(), "e/g".to_owned()))]);
+    story.send(&[(1, Op::Remove("e/g".to_owned())), (1, Op::Rmdir("e".to_owned()))]);
+    let tree = story.share.tree(Wait::May).expect("usable");
+    let mut naming = crate::share::Naming::new(&tree);
+    let logged: Vec<Logged> = story.done.iter().map(|done| done.logged.clone()).collect();
+    logged.iter().rev().for_each(|logged| naming.see(logged));
+    let mut told = Vec::new();
+    for logged in &logged {
+        let paths = naming.of_operation(logged).expect("it is read");
+        let words = |path: Option<Vec<u8>>| path.map(|p| String::from_utf8_lossy(&p).into_owned());
+        told.push((words(paths.path), words(paths.to)));
+    }
+    let one = |path: &str| (Some(path.to_owned()), None);
+    let two = |from: &str, to: &str| (Some(from.to_owned()), Some(to.to_owned()));
+    // Directories have the name that they had last; files that were moved, too.
+    let expected = [
+        one("/d"),
+        one("/e/f"),
+        one("/e/g"),
+        two("/d", "/e"),
+        one("/e/g"),
+        one("/e/g"),
+        two("/e/f", "/e/g"),
+        one("/e/g"),
+        one("/e"),
+    ];
+    assert_eq!(told, expected);
+}
