@@ -59,7 +59,7 @@ pub enum Reason {
     NameGone,
     /// The directory that it removes would have entries.
     NotEmpty,
-    /// It wrote over bytes of theirs.
+    /// It wrote over bytes of theirs, or took a file away whose bytes are at no moment.
     Bytes,
 }
 

@@ -300,10 +300,6 @@ impl<B: Blocks> Comparing<'_, '_, B> {
         let content = object.content.as_ref().ok_or_else(not_kept)?;
         let past = open(self.moments, object.base)?;
         let inode = object_at(&past, id)?;
-        let is_same = inode.size == content.size && inode.modified == object.modified;
-        if object.is_victim && object.kind == FileKind::File && !is_same {
-            return Err(not_kept());
-        }
         let set = SetAttributes {
             mode: Some(object.mode),
             uid: Some(object.uid),

@@ -45,9 +45,6 @@ pub(crate) struct Object {
     pub modified: WallTime,
     /// None while it would be what it was.
     pub content: Option<Content>,
-    /// An operation that is kept took its last name: what the same transaction wrote into it before
-    /// is at no moment.
-    pub is_victim: bool,
 }
 
 /// An operation that is not undone and cannot be done again as it was, or that is to follow.
@@ -215,7 +212,6 @@ impl<'a, B: Blocks> World<'a, B> {
             accessed: before.accessed,
             modified: before.modified,
             content: None,
-            is_victim: false,
         };
         let object = self.objects.entry(id).or_insert_with(new);
         if is_content && object.content.is_none() {
@@ -397,11 +393,11 @@ impl<'a, B: Blocks> World<'a, B> {
             && to.object != Some(victim)
         {
             // It lost this name in history, and would not have had it.
-            let is_known = self.objects.contains_key(&victim);
-            self.object(victim, before, logged.number(), true);
-            if let Some(object) = self.objects.get_mut(&victim) {
-                object.is_victim |= !is_known;
+            if !self.is_as_before(victim, before, logged)? {
+                self.conflict(logged, Reason::Bytes, because);
+                return Ok(());
             }
+            self.object(victim, before, logged.number(), true);
         }
         self.assign(&old, None);
         self.assign(&new, Some(other));
@@ -420,6 +416,16 @@ impl<'a, B: Blocks> World<'a, B> {
             Ok(found.map(|inode| inode.kind))
         };
         Ok(gone && find(there)?.is_none() && find(other)?.is_some_and(is_file))
+    }
+
+    /// Whether an object was before a transaction as it was before one of its operations. If it was
+    /// not, what the transaction wrote into it and then took away is at no moment.
+    fn is_as_before(&self, id: FileId, before: &Before, logged: &Logged) -> Result<bool> {
+        let past = open(self.moments, self.transactions.before(logged.number()))?;
+        let found = past.tree(Wait::May).inode(id.inode)?;
+        let found = found.filter(|inode| inode.generation == id.generation);
+        Ok(found
+            .is_some_and(|inode| (inode.size, inode.modified) == (before.size, before.modified)))
     }
 
     /// The directory that a directory would be in, if that would differ.

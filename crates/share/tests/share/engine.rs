@@ -14,7 +14,9 @@ use volume::{
 
 use crate::histories::ops;
 use crate::model::{Model, Op};
+use crate::repair::{Culprit, Story, op, undo};
 use crate::share::check::check;
+use crate::share::repair::Follow;
 use crate::share::{
     ErrorKind, Past, Share, Tree, ViewBlocks, VolumeBlocks, WHOLE_BLOCKS_MIN, Wait,
 };
@@ -193,6 +195,41 @@ fn assert_past(share: &Share<VolumeBlocks>, moments: &[Kept]) {
         let tree = past.tree(Wait::May);
         compare(&tree, model);
         assert_eq!(check(&tree, past.state()).expect("it is read"), []);
+    }
+}
+
+/// Requests of three clients, of which one is undone, and the repair as well.
+fn repair(architecture: Architecture, seed: u64) {
+    let rig = Rig::new(96 << 20);
+    let pool = rig.open();
+    let volume = pool.create_volume(&strict(architecture)).expect("made");
+    let share = Share::make(VolumeBlocks::new(Arc::clone(&volume)), &spec(), opening());
+    let moments = |seq| {
+        let view = volume.view(&Moment::Seq(seq))?;
+        Ok(Arc::new(Past::open(ViewBlocks(view), CACHE_BLOCKS)?))
+    };
+    let mut story = Story::new(share.expect("empty"), Box::new(moments));
+    let (mut random_number, mut runner) = (Random::new(seed), runner(seed));
+    for _ in 0..80 {
+        rig.clock.advance(SECOND_NS);
+        if random_number.chance(100) {
+            while pool.step(Budget { bytes: 1 << 20 }).expect("worked") {}
+        }
+        let count = 1 + random_number.below(3);
+        let mut one = || {
+            let op = op().new_tree(&mut runner).expect("some").current();
+            (1 + u128::from(random_number.below(3)), op)
+        };
+        let sent: Vec<_> = (0..count).map(|_| one()).collect();
+        story.send(&sent);
+    }
+    undo(&story, &Culprit::Client(1), Follow::default());
+}
+
+#[test]
+fn a_repair_on_every_architecture_is_the_tree_without_what_is_undone() {
+    for (seed, architecture) in (1..=4).flat_map(|seed| ARCHITECTURES.map(|a| (seed, a))) {
+        repair(architecture, seed);
     }
 }
 

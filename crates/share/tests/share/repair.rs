@@ -10,32 +10,49 @@ use units::{Seq, WallTime};
 use crate::memory::{Memory, View};
 use crate::ops::Op;
 use crate::repair_oracle::{Done, Oracle};
+use crate::share::check::check;
 use crate::share::repair::{Applied, Change, Follow, Plan, Reason, apply, plan};
 use crate::share::{
-    Caller, Cause, CauseKind, Changer, Credentials, ErrorKind, Logged, Past, Procedure, Result,
-    Share, Transaction, Tree, Wait,
+    Attributes, Blocks, Caller, Cause, CauseKind, Changer, Credentials, ErrorKind, Logged, Past,
+    Present, Procedure, Result, Share, Transaction, Tree, Wait,
 };
-use crate::world::{CACHE_BLOCKS, START, assert_sound, caller, find, make};
+use crate::world::{CACHE_BLOCKS, START, caller, find, make};
+
+/// A moment of a share's past, by its seq.
+type Moments<'m, B> = Box<dyn Fn(Seq) -> Result<Arc<Past<B>>> + 'm>;
 
 /// A share, and everything that was done to it.
-struct Story<'m> {
-    memory: &'m Memory,
-    share: Share<&'m Memory>,
+pub struct Story<'m, P, B> {
+    pub share: Share<P>,
+    moments: Moments<'m, B>,
+    top: Attributes,
     done: Vec<Done>,
     now: u64,
 }
 
 /// A request of a client.
-type Sent = (u128, Op);
+pub type Sent = (u128, Op);
 
-impl<'m> Story<'m> {
-    fn new(memory: &'m Memory) -> Story<'m> {
-        Story { memory, share: make(memory), done: Vec::new(), now: START }
+fn in_memory(memory: &Memory) -> Story<'_, &Memory, View<'_>> {
+    let moments = |seq| {
+        let past = Past::open(memory.at(memory.moment_of(seq)), CACHE_BLOCKS)?;
+        Ok(Arc::new(past))
+    };
+    Story::new(make(memory), Box::new(moments))
+}
+
+impl<'m, P: Present, B: Blocks> Story<'m, P, B> {
+    /// Of a new share.
+    pub fn new(share: Share<P>, moments: Moments<'m, B>) -> Story<'m, P, B> {
+        let tree = share.tree(Wait::May).expect("usable");
+        let top = tree.attributes(tree.top().expect("a top")).expect("a top");
+        drop(tree);
+        Story { share, moments, top, done: Vec::new(), now: START }
     }
 
     /// Does requests in one transaction, or several if their senders may not share one; those that
     /// are not possible are left out.
-    fn send(&mut self, sent: &[Sent]) {
+    pub fn send(&mut self, sent: &[Sent]) {
         let mut at = 0;
         while at < sent.len() {
             let mut taken = Vec::new();
@@ -70,14 +87,8 @@ impl<'m> Story<'m> {
         blocks.flat_map(|block| log.operations(block).expect("it is read")).collect()
     }
 
-    fn moment(&self, seq: Seq) -> Result<Arc<Past<View<'m>>>> {
-        let moment = self.memory.moment_of(seq);
-        Ok(Arc::new(Past::open(self.memory.at(moment), CACHE_BLOCKS)?))
-    }
-
     fn plan(&self, follow: Follow, named: impl Fn(&Logged) -> bool) -> Plan {
-        let moments = |seq| self.moment(seq);
-        plan(&self.share, &moments, &mut |logged| Ok(named(logged)), follow).expect("a plan")
+        plan(&self.share, &*self.moments, &mut |logged| Ok(named(logged)), follow).expect("a plan")
     }
 
     /// Does a repair; its number, and what was done.
@@ -87,17 +98,13 @@ impl<'m> Story<'m> {
         let now = || WallTime::from_nanos(self.now + 1000);
         let wait_for = |lack| panic!("nothing is lacking: {lack:?}");
         let changer = Changer { share: &self.share, cause, now: &now, wait_for: &wait_for };
-        let moments = |seq| self.moment(seq);
-        (number, apply(&plan.difference, &changer, &moments))
+        (number, apply(&plan.difference, &changer, &*self.moments))
     }
 
     /// The tree after all operations but some, each of which is possible; only the removal of what
     /// would not have been made is not needed.
     fn without(&self, undone: &BTreeSet<u64>) -> Oracle {
-        let first = Past::open(self.memory.at(1), CACHE_BLOCKS).expect("it was made");
-        let tree = first.tree(Wait::May);
-        let top = tree.attributes(tree.top().expect("a top")).expect("a top");
-        let mut oracle = Oracle::new(&top);
+        let mut oracle = Oracle::new(&self.top);
         let (left_out, kept): (Vec<_>, Vec<_>) =
             self.done.iter().partition(|done| undone.contains(&done.logged.number()));
         let never: Vec<_> = left_out.iter().filter_map(|done| done.made.map(|m| m.id)).collect();
@@ -114,13 +121,14 @@ impl<'m> Story<'m> {
     }
 
     fn assert_is(&self, oracle: &Oracle) {
-        oracle.assert_is(&self.share.tree(Wait::May).expect("usable"));
-        assert_sound(&self.share);
+        let tree = self.share.tree(Wait::May).expect("usable");
+        oracle.assert_is(&tree);
+        assert_eq!(check(&tree, tree.state()).expect("it is read"), []);
     }
 }
 
-fn do_op_as<'d>(
-    transaction: &mut Transaction<'_, 'd, &Memory>,
+fn do_op_as<'d, P: Present>(
+    transaction: &mut Transaction<'_, 'd, P>,
     client: u128,
     op: &'d Op,
     now: u64,
@@ -131,10 +139,7 @@ fn do_op_as<'d>(
 }
 
 /// The object that a request has made.
-fn object_of(
-    transaction: &Transaction<'_, '_, &Memory>,
-    op: &Op,
-) -> Option<crate::share::Attributes> {
+fn object_of<P: Present>(transaction: &Transaction<'_, '_, P>, op: &Op) -> Option<Attributes> {
     let path = match op {
         Op::Create(path)
         | Op::Open(path, _)
@@ -159,7 +164,7 @@ fn offset() -> impl Strategy<Value = u64> {
     prop_oneof![4 => 0..9000_u64, 1 => 250_000..280_000_u64]
 }
 
-fn op() -> impl Strategy<Value = Op> {
+pub fn op() -> impl Strategy<Value = Op> {
     let two = || (path(), path());
     let bytes = (1..6000_usize, 1..255_u8).prop_map(|(length, byte)| vec![byte; length]);
     prop_oneof![
@@ -181,7 +186,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 #[derive(Clone, Debug)]
-enum Culprit {
+pub enum Culprit {
     Client(u128),
     Some(Vec<proptest::sample::Index>),
     Since(proptest::sample::Index),
@@ -222,10 +227,7 @@ fn follow() -> impl Strategy<Value = Follow> {
     prop_oneof![2 => Just(Follow::Nothing), 1 => Just(Follow::Names), 1 => Just(Follow::Bytes)]
 }
 
-fn check(transactions: &[Vec<Sent>], culprit: &Culprit, follow: Follow) {
-    let memory = Memory::default();
-    let mut story = Story::new(&memory);
-    transactions.iter().for_each(|sent| story.send(sent));
+pub fn undo(story: &Story<'_, impl Present, impl Blocks>, culprit: &Culprit, follow: Follow) {
     let asked = culprit.numbers(&story.done);
     let planned = story.plan(follow, |logged| asked.contains(&logged.number()));
     assert_eq!(planned.kept, asked.difference(&planned.undone).copied().collect());
@@ -268,7 +270,10 @@ proptest! {
         culprit in culprit(),
         follow in follow(),
     ) {
-        check(&transactions, &culprit, follow);
+        let memory = Memory::default();
+        let mut story = in_memory(&memory);
+        transactions.iter().for_each(|sent| story.send(sent));
+        undo(&story, &culprit, follow);
     }
 }
 
@@ -281,7 +286,7 @@ fn create(client: u128, path: &str) -> Sent {
     (client, Op::Create(path.to_owned()))
 }
 
-fn text(story: &Story<'_>, path: &str) -> Option<String> {
+fn text(story: &Story<'_, &Memory, View<'_>>, path: &str) -> Option<String> {
     let tree = story.share.tree(Wait::May).expect("usable");
     let id = find(&tree, path).ok()?;
     let mut bytes = vec![0; 100];
@@ -294,7 +299,7 @@ fn text(story: &Story<'_>, path: &str) -> Option<String> {
 #[test]
 fn one_client_of_five_encrypts_a_tree_and_the_others_keep_their_work() {
     let memory = Memory::default();
-    let mut story = Story::new(&memory);
+    let mut story = in_memory(&memory);
     for client in 1..=5 {
         story.send(&[(client, Op::Mkdir(format!("home{client}")))]);
         for file in 0..20 {
@@ -354,7 +359,7 @@ fn one_client_of_five_encrypts_a_tree_and_the_others_keep_their_work() {
 #[test]
 fn a_share_that_changed_since_the_plan_is_not_changed_by_it() {
     let memory = Memory::default();
-    let mut story = Story::new(&memory);
+    let mut story = in_memory(&memory);
     story.send(&[create(1, "f"), write(1, "f", "good")]);
     story.send(&[write(2, "f", "evil")]);
     story.send(&[(2, Op::Rename("f".to_owned(), "g".to_owned()))]);
@@ -367,7 +372,6 @@ fn a_share_that_changed_since_the_plan_is_not_changed_by_it() {
     for planned in [&names, &bytes] {
         let error = story.repair(planned).1.expect_err("it changed");
         assert_eq!(error.kind, ErrorKind::NotSync);
-        assert_sound(&story.share);
     }
     assert_eq!(text(&story, "g").as_deref(), Some("more"));
     let top = story.share.tree(Wait::May).expect("usable");
@@ -377,11 +381,11 @@ fn a_share_that_changed_since_the_plan_is_not_changed_by_it() {
 #[test]
 fn a_moment_that_is_not_kept_is_an_error_and_nothing_changes() {
     let memory = Memory::default();
-    let mut story = Story::new(&memory);
+    let mut story = in_memory(&memory);
     story.send(&[create(1, "f"), write(1, "f", "good")]);
     story.send(&[write(2, "f", "evil")]);
     // All moments but the last one are taken for it.
-    let moments = |_| story.moment(Seq(u64::MAX));
+    let moments = |_| (story.moments)(Seq(u64::MAX));
     let mut named = |logged: &Logged| Ok(logged.record.origin.client == 2);
     let error = plan(&story.share, &moments, &mut named, Follow::Nothing).expect_err("not kept");
     assert_eq!(error.kind, ErrorKind::NotFound);
@@ -391,7 +395,7 @@ fn a_moment_that_is_not_kept_is_an_error_and_nothing_changes() {
 #[test]
 fn operations_are_found_by_number_and_by_time() {
     let memory = Memory::default();
-    let mut story = Story::new(&memory);
+    let mut story = in_memory(&memory);
     story.send(&[create(1, "f")]);
     for _ in 0..500 {
         story.send(&[write(1, "f", "text")]);
@@ -416,7 +420,7 @@ fn operations_are_found_by_number_and_by_time() {
 #[test]
 fn objects_that_are_gone_keep_their_names_in_listings() {
     let memory = Memory::default();
-    let mut story = Story::new(&memory);
+    let mut story = in_memory(&memory);
     story.send(&[(1, Op::Mkdir("d".to_owned())), create(1, "d/f"), create(1, "d/g")]);
     story.send(&[(1, Op::Rename("d".to_owned(), "e".to_owned()))]);
     story.send(&[write(1, "e/f", "text"), write(1, "e/g", "text")]);

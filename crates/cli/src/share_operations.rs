@@ -1,0 +1,264 @@
+//! `hindsight share ops`, `share log`, `share repair`: who changed a share, and the share without
+//! that.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use api::{
+    ExitCode, Operation, OperationsQuery, RepairShare, ShareRepair, VersionsOfQuery, path_text,
+};
+use units::Moment;
+
+use crate::moment;
+use crate::output::{Align, count, human, pairs, table};
+use crate::session::{Session, say};
+
+/// Operations of a page.
+const PAGE: usize = 10_000;
+
+#[derive(Debug, clap::Args)]
+pub struct OpsArgs {
+    /// Name of the share.
+    name: String,
+    /// Not before this moment.
+    #[arg(long, value_name = "MOMENT")]
+    since: Option<String>,
+    /// Not after this moment.
+    #[arg(long, value_name = "MOMENT")]
+    until: Option<String>,
+    /// Of a client: an address or a network.
+    #[arg(long, value_name = "HOST|CIDR")]
+    client: Option<String>,
+    /// Of a user.
+    #[arg(long, value_name = "N")]
+    uid: Option<u32>,
+    /// On a path, or below it.
+    #[arg(long, value_name = "PATH")]
+    path: Option<PathBuf>,
+    /// Of procedures: CREATE, LINK, MKDIR, MKNOD, REMOVE, RENAME, RMDIR, SETATTR, SYMLINK, WRITE.
+    #[arg(long, value_name = "OP,...")]
+    op: Option<String>,
+    /// More conditions, as `share repair --undo` has them.
+    #[arg(long = "where", value_name = "CONDITIONS")]
+    conditions: Option<String>,
+    /// How many at most, the newest first; 0 for all.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    limit: usize,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct LogArgs {
+    /// The share, and a moment at which the file had the path; the share alone is its present.
+    #[arg(value_name = "NAME[@MOMENT]")]
+    of: String,
+    /// The path of the file, from the top of the share.
+    path: PathBuf,
+    /// How many operations at most, the newest first; 0 for all.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    limit: usize,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct RepairArgs {
+    /// Name of the share.
+    name: String,
+    /// The operations to undo: conditions with `and` between them, such as `client=10.0.0.7 and
+    /// time>=-2h and path~/docs/*`; of client, uid, time, path, op, number, repair, restore.
+    #[arg(long, value_name = "CONDITIONS")]
+    undo: String,
+    /// What is undone with them: nothing, so that one on which another stands is kept; names: the
+    /// others that stand on them; bytes: also writes over bytes of theirs [default: nothing].
+    #[arg(long, value_name = "nothing|names|bytes")]
+    follow: Option<String>,
+    /// Only say what would be done.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Up to so many operations of the pages that `page` gets; and whether there are more.
+fn all(
+    limit: usize,
+    mut page: impl FnMut(usize, Option<u64>) -> Result<api::Page<Operation>, api::ClientError>,
+) -> anyhow::Result<(Vec<Operation>, bool)> {
+    let (most, mut all, mut next) = (if limit == 0 { usize::MAX } else { limit }, Vec::new(), None);
+    loop {
+        let found = page((most - all.len()).min(PAGE), next)?;
+        all.extend(found.entries);
+        next = found.next;
+        if next.is_none() || all.len() >= most {
+            return Ok((all, next.is_some()));
+        }
+    }
+}
+
+pub fn ops(session: &Session, args: &OpsArgs) -> anyhow::Result<()> {
+    let client = session.client()?;
+    let mut query = OperationsQuery {
+        since: args.since.as_deref().map(read_moment).transpose()?,
+        until: args.until.as_deref().map(read_moment).transpose()?,
+        client: args.client.clone(),
+        uid: args.uid,
+        path: args.path.as_ref().map(|path| path_text(path.as_os_str().as_bytes())),
+        op: args.op.clone(),
+        conditions: args.conditions.clone(),
+        ..OperationsQuery::default()
+    };
+    let found = all(args.limit, |limit, next| {
+        (query.limit, query.next) = (Some(limit), next);
+        client.operations(&args.name, &query)
+    });
+    show_all(session, &found?)
+}
+
+/// A moment as the server reads it: local times are the command's.
+fn read_moment(text: &str) -> anyhow::Result<String> {
+    Ok(moment::read(text)?.to_string())
+}
+
+pub fn log(session: &Session, args: &LogArgs) -> anyhow::Result<()> {
+    let of = moment::read_of_volume(&args.of)?;
+    let client = session.client()?;
+    let path = path_text(args.path.as_os_str().as_bytes());
+    let at = Some(of.moment).filter(|at| *at != Moment::Latest).map(|at| at.to_string());
+    let mut query = VersionsOfQuery { path, at, ..VersionsOfQuery::default() };
+    let found = all(args.limit, |limit, next| {
+        (query.limit, query.next) = (Some(limit), next);
+        client.versions_of(&of.volume, &query)
+    });
+    show_all(session, &found?)
+}
+
+fn show_all(session: &Session, (all, has_more): &(Vec<Operation>, bool)) -> anyhow::Result<()> {
+    session.answer(all, |all| list(all))?;
+    if *has_more {
+        say("there are more: --limit N");
+    }
+    Ok(())
+}
+
+fn list(operations: &[Operation]) -> String {
+    let heading = [
+        ("NUMBER", Align::Right),
+        ("TIME", Align::Left),
+        ("CLIENT", Align::Left),
+        ("UID", Align::Right),
+        ("OP", Align::Left),
+        ("BEFORE", Align::Left),
+        ("WHAT", Align::Left),
+    ];
+    let row = |one: &Operation| {
+        let by = one.client.clone().or_else(|| one.cause.clone()).unwrap_or_default();
+        vec![
+            one.number.to_string(),
+            one.time.to_string(),
+            by,
+            one.uid.to_string(),
+            one.procedure.clone(),
+            format!("seq:{}", one.seq_before),
+            about(one),
+        ]
+    };
+    table(&heading, &operations.iter().map(row).collect::<Vec<_>>())
+}
+
+/// The path, and what became of it.
+fn about(one: &Operation) -> String {
+    let mut text = one.path.clone().unwrap_or_else(|| "(no name any more)".to_owned());
+    if let Some(to) = &one.to {
+        text.push_str(&format!(" -> {to}"));
+    }
+    let mut parts = Vec::new();
+    if let (Some(offset), Some(bytes)) = (one.offset, one.bytes) {
+        parts.push(format!("{bytes} bytes at {offset}"));
+    }
+    if let Some(size) = one.size {
+        parts.push(format!("size {size}"));
+    }
+    parts.extend(one.mode.iter().map(|mode| format!("mode {mode}")));
+    parts.extend(one.set_uid.map(|uid| format!("uid {uid}")));
+    parts.extend(one.set_gid.map(|gid| format!("gid {gid}")));
+    if !parts.is_empty() {
+        text.push_str(&format!(" ({})", parts.join(", ")));
+    }
+    text
+}
+
+pub fn repair(session: &Session, args: &RepairArgs) -> anyhow::Result<ExitCode> {
+    let body = RepairShare {
+        undo: args.undo.clone(),
+        follow: args.follow.clone(),
+        dry_run: args.dry_run,
+    };
+    let repair = session.client()?.repair_share(&args.name, &body)?;
+    session.answer(&repair, show)?;
+    if repair.undone == 0 && repair.kept == 0 {
+        say("no operation is as it was named");
+        return Ok(ExitCode::Done);
+    }
+    let more = repair.changes_total - repair.changes.len() as u64;
+    if more > 0 {
+        say(&format!("{} more", count(more, "change")));
+    }
+    match repair.number {
+        _ if args.dry_run => say("nothing was changed (--dry-run)"),
+        None => say("nothing had to be changed"),
+        Some(number) => {
+            say(&format!("to undo: hindsight share repair {} --undo repair={number}", args.name));
+        }
+    }
+    if repair.kept == 0 {
+        return Ok(ExitCode::Done);
+    }
+    let kept = count(repair.kept, "operation");
+    say(&format!("{kept} not undone, since others stand on them: --follow names undoes both"));
+    Ok(if args.dry_run { ExitCode::Done } else { ExitCode::Partly })
+}
+
+fn show(repair: &ShareRepair) -> String {
+    let mut shown = vec![
+        ("share", repair.share.clone()),
+        ("undone", repair.undone.to_string()),
+        ("kept", repair.kept.to_string()),
+        ("followed", repair.followed.to_string()),
+        ("changes", repair.changes_total.to_string()),
+        ("bytes", human(repair.bytes)),
+        ("before", format!("seq:{}", repair.before)),
+    ];
+    shown.extend(repair.number.map(|number| ("number", number.to_string())));
+    let mut text = pairs(&shown);
+    if !repair.changes.is_empty() {
+        let heading = [("CHANGE", Align::Left), ("BYTES", Align::Right), ("PATH", Align::Left)];
+        let row = |one: &api::RepairChange| {
+            let bytes = one.bytes.map(|bytes| bytes.to_string()).unwrap_or_default();
+            vec![one.change.clone(), bytes, one.path.clone()]
+        };
+        text.push('\n');
+        text.push_str(&table(&heading, &repair.changes.iter().map(row).collect::<Vec<_>>()));
+    }
+    if !repair.dependents.is_empty() {
+        let heading = [
+            ("OPERATION", Align::Right),
+            ("CLIENT", Align::Left),
+            ("OP", Align::Left),
+            ("WHAT", Align::Left),
+            ("STANDS ON", Align::Left),
+            ("SINCE", Align::Left),
+        ];
+        let row = |one: &api::DependentOperation| {
+            let operation = &one.operation;
+            let mut on: Vec<String> = one.on.iter().take(3).map(u64::to_string).collect();
+            on.extend((one.on.len() > 3).then(|| "...".to_owned()));
+            vec![
+                operation.number.to_string(),
+                operation.client.clone().or_else(|| operation.cause.clone()).unwrap_or_default(),
+                operation.procedure.clone(),
+                about(operation),
+                on.join(","),
+                one.reason.clone(),
+            ]
+        };
+        text.push('\n');
+        text.push_str(&table(&heading, &repair.dependents.iter().map(row).collect::<Vec<_>>()));
+    }
+    text
+}

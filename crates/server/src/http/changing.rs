@@ -1,0 +1,41 @@
+//! Commands that change a share: restores and repairs.
+
+use std::cell::RefCell;
+
+use ::share::{Cause, CauseKind, Changer, VolumeBlocks};
+use volume::RoomWait;
+
+use super::answer::Answer;
+use super::context::Context;
+use crate::nfs::Opened;
+
+/// Changes a share, with waits for room; what was done is flushed afterwards.
+pub(super) fn change<T>(
+    context: &Context,
+    opened: &Opened,
+    kind: CauseKind,
+    work: impl FnOnce(&Changer<'_, VolumeBlocks>) -> T,
+) -> Answer<T> {
+    let (share, volume) = (opened.share(), opened.volume());
+    let goes_on = || context.is_ready() && volume.is_served();
+    let number = share.statistics().operations;
+    // After each step there is as long a time again for the next lack.
+    let waited = RefCell::new((RoomWait::default(), number));
+    let wait_for = |lack| {
+        let mut waited = waited.borrow_mut();
+        let done = share.statistics().operations;
+        if waited.1 != done {
+            *waited = (RoomWait::default(), done);
+        }
+        share.present().wait_for(lack, &mut waited.0, &goes_on)
+    };
+    let changer = Changer {
+        share,
+        cause: Cause { kind, number },
+        now: &|| volume.now(),
+        wait_for: &wait_for,
+    };
+    let done = work(&changer);
+    volume.flush_while(&goes_on)?;
+    Ok(done)
+}

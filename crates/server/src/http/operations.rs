@@ -1,0 +1,265 @@
+//! The operation log of shares: who changed what and when, and the history of one file.
+
+use ::share::{
+    Cause, CauseKind, ErrorKind, Logged, Naming, OperationPaths, Past, Procedure, ViewBlocks, Wait,
+};
+use api::{API_PREFIX, Operation, OperationsQuery, Time, VersionsOfQuery, path_text};
+use axum::extract::State;
+use units::{FileId, Moment};
+
+use super::answer::{Answer, Listed};
+use super::ask::{Asked, Named};
+use super::context::{Context, PAGE_ENTRIES, moment, page_entries};
+use super::files::{bytes_of, in_url, open, path_of, refusal};
+use super::selection::{PROCEDURES, Selection, client_of};
+use crate::nfs::Opened;
+
+/// Lists operations on a share, the newest first.
+#[utoipa::path(get, path = "/shares/{share}/ops", tag = "shares",
+    params(("share" = String, Path, description = "Name of the share"), OperationsQuery),
+    responses(
+        (status = 200, body = Vec<Operation>, headers(("Link" = String))),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 410, description = "A moment lies outside the window", body = api::Problem,
+            content_type = "application/problem+json"),
+    ))]
+pub(super) async fn list(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Asked(query): Asked<OperationsQuery>,
+) -> Answer<Listed<Operation>> {
+    let limit = page_entries(query.limit, PAGE_ENTRIES)?;
+    context
+        .engine(move |context| {
+            let opened = open(context, &name)?;
+            let selection = selection(&query, &opened)?;
+            let mut take = |logged: &Logged, naming: &mut Naming<'_, _>| {
+                selection.takes(logged, naming)
+            };
+            let newest = query.next.unwrap_or(u64::MAX);
+            let found = newest_first(&opened, (newest, limit), selection.since(), &mut take);
+            let (entries, next) = found.map_err(|error| refusal(error, &name, b"/"))?;
+            let next = next.map(|next| {
+                let fields = serde_json::to_value(&query).expect("plain values serialise");
+                let fields = fields.as_object().cloned().unwrap_or_default();
+                let kept = fields.iter().filter(|(field, value)| {
+                    !value.is_null() && !matches!(&field[..], "limit" | "next")
+                });
+                let kept = kept.map(|(field, value)| {
+                    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                    format!("{field}={}&", in_url(&text))
+                });
+                let kept: String = kept.collect();
+                format!("{API_PREFIX}/shares/{name}/ops?{kept}limit={limit}&next={next}")
+            });
+            Ok(Listed { entries, next })
+        })
+        .await
+}
+
+fn selection(query: &OperationsQuery, opened: &Opened) -> Answer<Selection> {
+    let volume = opened.volume();
+    let mut selection = match &query.conditions {
+        Some(text) => Selection::parse(text, volume)?,
+        None => Selection::default(),
+    };
+    let uid = query.uid.map(|uid| uid.to_string());
+    let fields = [
+        ("time", ">=", &query.since),
+        ("time", "<=", &query.until),
+        ("client", "=", &query.client),
+        ("uid", "=", &uid),
+        ("path", "=", &query.path),
+        ("op", "=", &query.op),
+    ];
+    for (key, operator, value) in fields {
+        if let Some(value) = value {
+            selection.add(key, operator, value, volume)?;
+        }
+    }
+    Ok(selection)
+}
+
+/// Lists the operations on one file, the newest first: those on the object that has its path, and on
+/// others that had its name before.
+#[utoipa::path(get, path = "/shares/{share}/versions-of", tag = "shares",
+    params(("share" = String, Path, description = "Name of the share"), VersionsOfQuery),
+    responses(
+        (status = 200, body = Vec<Operation>, headers(("Link" = String))),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, description = "There is no such share, or no such path at the moment",
+            body = api::Problem, content_type = "application/problem+json"),
+        (status = 410, description = "The moment lies outside the window", body = api::Problem,
+            content_type = "application/problem+json"),
+    ))]
+pub(super) async fn versions_of(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Asked(query): Asked<VersionsOfQuery>,
+) -> Answer<Listed<Operation>> {
+    let at = query.at.as_deref().map_or(Ok(Moment::Latest), moment)?;
+    let limit = page_entries(query.limit, PAGE_ENTRIES)?;
+    let bytes = bytes_of(&query.path)?;
+    context
+        .engine(move |context| {
+            let opened = open(context, &name)?;
+            let refused = |error| refusal(error, &name, &bytes);
+            let (at, past) = opened.open_to_read(&at).map_err(refused)?;
+            let mut file = named_file(&past, &bytes).map_err(refused)??;
+            // Operations after that moment are not of its past.
+            let newest = past.state().operation;
+            let mut take = |logged: &Logged, _: &mut Naming<'_, _>| {
+                Ok(logged.number() <= newest && file.goes_back(logged))
+            };
+            let from = query.next.unwrap_or(newest);
+            let found = newest_first(&opened, (from, limit), Default::default(), &mut take);
+            let (entries, next) = found.map_err(refused)?;
+            let next = next.map(|next| {
+                let path = in_url(&query.path);
+                let shares = format!("{API_PREFIX}/shares/{name}/versions-of");
+                format!("{shares}?path={path}&at={at}&limit={limit}&next={next}")
+            });
+            Ok(Listed { entries, next })
+        })
+        .await
+}
+
+/// A name, and the object that has it.
+struct NamedFile {
+    directory: Option<FileId>,
+    name: Vec<u8>,
+    object: Option<FileId>,
+}
+
+fn named_file(past: &Past<ViewBlocks>, bytes: &[u8]) -> ::share::Result<Answer<NamedFile>> {
+    let path = match path_of(bytes) {
+        Ok(path) => path,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let tree = past.tree(Wait::May);
+    let object = path.find(&tree)?.id;
+    let directory = path.parent().map(|parent| parent.find(&tree)).transpose()?;
+    let name = path.names().last().map_or_else(Vec::new, |name| name.to_vec());
+    Ok(Ok(NamedFile { directory: directory.map(|found| found.id), name, object: Some(object) }))
+}
+
+impl NamedFile {
+    /// Goes back before an operation; whether that was about it.
+    fn goes_back(&mut self, logged: &Logged) -> bool {
+        let record = &logged.record;
+        let is_named = |directory: FileId, name: &[u8]| {
+            Some(directory) == self.directory && *name == self.name[..]
+        };
+        let (other, before) = (record.other, record.before.is_some());
+        match record.procedure {
+            Procedure::Write | Procedure::SetAttributes => Some(record.object) == self.object,
+            Procedure::Create if before => other == self.object,
+            Procedure::Rename => {
+                let target = record.target.expect("records were verified");
+                let is_to = is_named(target.directory, &logged.new_name);
+                let is_from = is_named(record.object, &logged.name);
+                let is_own = other.is_some() && other == self.object;
+                if is_to {
+                    self.object = target.victim;
+                } else if is_from {
+                    self.object = other;
+                } else if is_own {
+                    // It had another name before.
+                }
+                is_to || is_from || is_own
+            }
+            _ if is_named(record.object, &logged.name) => {
+                let is_taken =
+                    matches!(record.procedure, Procedure::Remove | Procedure::RemoveDirectory);
+                self.object = if is_taken { other } else { None };
+                true
+            }
+            _ => other.is_some() && other == self.object,
+        }
+    }
+}
+
+/// Tells the operations that are taken, from a number on downwards; and where the next page begins.
+/// `take` is asked of all newer ones too.
+fn newest_first(
+    opened: &Opened,
+    (newest, limit): (u64, usize),
+    since: units::WallTime,
+    take: &mut dyn FnMut(
+        &Logged,
+        &mut Naming<'_, ::share::Moment<'_>>,
+    ) -> ::share::Result<bool>,
+) -> ::share::Result<(Vec<Operation>, Option<u64>)> {
+    let (_, past) = opened.open_to_read(&Moment::Latest)?;
+    let tree = past.tree(Wait::May);
+    let mut naming = Naming::new(&tree);
+    let log = opened.share().operation_log();
+    let oldest = log.block_since(since)?;
+    let mut told = Vec::new();
+    for block in (oldest..=*log.blocks().end()).rev() {
+        let operations = match log.operations(block) {
+            // The window went on meanwhile.
+            Err(error) if error.kind == ErrorKind::Corrupt && block < *opened.share().operation_log().blocks().start() => break,
+            operations => operations?,
+        };
+        for logged in operations.iter().rev() {
+            naming.see(logged);
+            if logged.record.time < since {
+                return Ok((told, None));
+            }
+            if !take(logged, &mut naming)? || logged.number() > newest {
+                continue;
+            }
+            if told.len() == limit {
+                return Ok((told, Some(logged.number())));
+            }
+            let paths = naming.of_operation(logged)?;
+            told.push(operation(logged, &paths));
+        }
+    }
+    Ok((told, None))
+}
+
+/// An operation as it is told.
+pub(super) fn operation(logged: &Logged, paths: &OperationPaths) -> Operation {
+    let record = &logged.record;
+    let named = PROCEDURES.iter().find(|(_, procedure)| *procedure == record.procedure);
+    let procedure = match named {
+        Some((name, _)) => (*name).to_owned(),
+        None => format!("{}", record.procedure.number()),
+    };
+    let is_write = record.procedure == Procedure::Write;
+    let text = |path: &Option<Vec<u8>>| path.as_deref().map(path_text);
+    let set = record.set.unwrap_or_default();
+    let range = record.range;
+    Operation {
+        number: record.number,
+        time: Time(record.time),
+        seq_before: record.seq_before.0,
+        procedure,
+        client: record.cause.is_none().then(|| client_of(record.origin.client).to_string()),
+        uid: record.origin.uid,
+        gid: record.origin.gid,
+        path: text(&paths.path),
+        to: text(&paths.to),
+        offset: range.filter(|_| is_write).map(|(offset, _)| offset),
+        bytes: range.filter(|_| is_write).map(|(_, bytes)| bytes),
+        size: range.filter(|_| !is_write).map(|(size, _)| size),
+        size_before: record.before.map(|before| before.size),
+        mode: set.mode.map(|mode| format!("{mode:04o}")),
+        set_uid: set.uid,
+        set_gid: set.gid,
+        cause: record.cause.map(cause),
+    }
+}
+
+fn cause(cause: Cause) -> String {
+    let number = cause.number;
+    match cause.kind {
+        CauseKind::Repair => format!("repair={number}"),
+        CauseKind::Restore => format!("restore={number}"),
+        CauseKind::Import => format!("import={number}"),
+        CauseKind::Other(kind) => format!("{kind}={number}"),
+    }
+}

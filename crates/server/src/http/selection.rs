@@ -1,0 +1,303 @@
+//! Selections of operations on a share, from the fields of a query or from an expression such as
+//! `client=10.0.0.7 and time>=-2h and path~/docs/*`.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use ::share::{CauseKind, Logged, Naming, Procedure, Source};
+use ::volume::Volume;
+use units::{Moment, Network, WallTime};
+
+use super::answer::{Answer, Refusal};
+use super::context::moment;
+use super::files::bytes_of;
+
+const FORMS: &str = "conditions are KEY=VALUE with `and` between them: client, uid, time>=, time<=, \
+                     path, path~ (with * and ?), op, number, number>=, number<=, repair, restore";
+
+/// Conditions that all have to hold.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Selection(Vec<Condition>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Condition {
+    Client(Network),
+    Uid(u32),
+    Since(WallTime),
+    Until(WallTime),
+    /// It, or something below it.
+    Path(Vec<u8>),
+    Glob(Vec<u8>),
+    Procedures(Vec<Procedure>),
+    From(u64),
+    To(u64),
+    Cause(CauseKind, u64),
+}
+
+/// The procedures that change something, by name.
+pub(super) const PROCEDURES: [(&str, Procedure); 10] = [
+    ("CREATE", Procedure::Create),
+    ("LINK", Procedure::Link),
+    ("MKDIR", Procedure::MakeDirectory),
+    ("MKNOD", Procedure::MakeNode),
+    ("REMOVE", Procedure::Remove),
+    ("RENAME", Procedure::Rename),
+    ("RMDIR", Procedure::RemoveDirectory),
+    ("SETATTR", Procedure::SetAttributes),
+    ("SYMLINK", Procedure::MakeSymlink),
+    ("WRITE", Procedure::Write),
+];
+
+fn wrong(text: String) -> Refusal {
+    Refusal::malformed(text, Some(FORMS.to_owned()))
+}
+
+impl Selection {
+    /// Reads an expression; one without conditions is refused.
+    pub(super) fn parse(text: &str, volume: &Volume) -> Answer<Selection> {
+        let mut selection = Selection::default();
+        for term in terms(text)? {
+            let at = term.find(['=', '<', '>', '~']);
+            let (key, rest) = term.split_at(at.unwrap_or(term.len()));
+            let operators = [">=", "<=", "=", "~"];
+            let found = operators.into_iter().find_map(|o| Some((o, rest.strip_prefix(o)?)));
+            let Some((operator, value)) = found else {
+                return Err(wrong(format!("`{term:.200}` is no condition")));
+            };
+            selection.add(key.trim(), operator, value.trim().trim_matches('"'), volume)?;
+        }
+        if selection.0.is_empty() {
+            return Err(wrong("no operation is named".to_owned()));
+        }
+        Ok(selection)
+    }
+
+    /// Adds a condition.
+    pub(super) fn add(
+        &mut self,
+        key: &str,
+        operator: &str,
+        value: &str,
+        volume: &Volume,
+    ) -> Answer<()> {
+        let number = || -> Answer<u64> {
+            value.parse().map_err(|_| wrong(format!("`{value:.64}` is no number")))
+        };
+        self.0.push(match (key, operator) {
+            ("client", "=") => Condition::Client(value.parse().map_err(
+                |e: units::NetworkError| Refusal::malformed(e.message, e.hint),
+            )?),
+            ("uid", "=") => Condition::Uid(u32::try_from(number()?).map_err(|_| {
+                wrong(format!("`{value:.64}` is no user: they go to 4294967295"))
+            })?),
+            ("time", ">=") => Condition::Since(time_of(value, volume)?),
+            ("time", "<=") => Condition::Until(time_of(value, volume)?),
+            ("path", "=") => Condition::Path(absolute(value)?),
+            ("path", "~") => Condition::Glob(absolute(value)?),
+            ("op", "=") => Condition::Procedures(procedures(value)?),
+            ("number", "=") => {
+                self.0.push(Condition::From(number()?));
+                Condition::To(number()?)
+            }
+            ("number", ">=") => Condition::From(number()?),
+            ("number", "<=") => Condition::To(number()?),
+            ("repair", "=") => Condition::Cause(CauseKind::Repair, number()?),
+            ("restore", "=") => Condition::Cause(CauseKind::Restore, number()?),
+            _ => return Err(wrong(format!("`{key:.64}{operator}` is no condition"))),
+        });
+        Ok(())
+    }
+
+    /// The time before which nothing is selected.
+    pub(super) fn since(&self) -> WallTime {
+        let times = self.0.iter().filter_map(|condition| match condition {
+            Condition::Since(time) => Some(*time),
+            _ => None,
+        });
+        times.max().unwrap_or_default()
+    }
+
+    /// Whether it asks for paths, so that the names of what is gone have to be seen first.
+    pub(super) fn has_paths(&self) -> bool {
+        self.0.iter().any(|condition| matches!(condition, Condition::Path(_) | Condition::Glob(_)))
+    }
+
+    /// Whether an operation is selected.
+    pub(super) fn takes<T: Source>(
+        &self,
+        logged: &Logged,
+        naming: &mut Naming<'_, T>,
+    ) -> ::share::Result<bool> {
+        // What needs no path is asked first.
+        let holds = self.0.iter().all(|condition| condition.holds(logged));
+        if !holds || !self.has_paths() {
+            return Ok(holds);
+        }
+        let paths = naming.of_operation(logged)?;
+        let paths: Vec<Vec<u8>> = paths.path.into_iter().chain(paths.to).collect();
+        Ok(self.0.iter().all(|condition| match condition {
+            Condition::Path(of) => paths.iter().any(|path| is_at_or_below(path, of)),
+            Condition::Glob(pattern) => paths.iter().any(|path| is_like(path, pattern)),
+            _ => true,
+        }))
+    }
+}
+
+impl Condition {
+    fn holds(&self, logged: &Logged) -> bool {
+        let record = &logged.record;
+        match self {
+            Condition::Client(network) => {
+                record.cause.is_none() && network.contains(client_of(record.origin.client))
+            }
+            // Commands do all as root, and are named by what they are.
+            Condition::Uid(uid) => record.cause.is_none() && record.origin.uid == *uid,
+            Condition::Since(time) => record.time >= *time,
+            Condition::Until(time) => record.time <= *time,
+            Condition::Procedures(procedures) => procedures.contains(&record.procedure),
+            Condition::From(number) => record.number >= *number,
+            Condition::To(number) => record.number <= *number,
+            Condition::Cause(kind, number) => {
+                record.cause.is_some_and(|cause| (cause.kind, cause.number) == (*kind, *number))
+            }
+            Condition::Path(_) | Condition::Glob(_) => true,
+        }
+    }
+}
+
+/// The address of a client as a record has it.
+pub(super) fn client_of(client: u128) -> IpAddr {
+    Ipv6Addr::from_bits(client).to_canonical()
+}
+
+/// The conditions of an expression: between them stands `and`, but not within quotes.
+fn terms(text: &str) -> Answer<Vec<String>> {
+    let (mut terms, mut words, mut word, mut is_quoted) =
+        (Vec::new(), Vec::new(), String::new(), false);
+    for char in text.chars() {
+        match char {
+            '"' => {
+                is_quoted = !is_quoted;
+                word.push(char);
+            }
+            char if char.is_whitespace() && !is_quoted => words.push(std::mem::take(&mut word)),
+            char => word.push(char),
+        }
+    }
+    if is_quoted {
+        return Err(wrong("a quote has no end".to_owned()));
+    }
+    words.push(word);
+    let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
+    for term in words.split(|word| word.eq_ignore_ascii_case("and")) {
+        match term {
+            [] => return Err(wrong("a condition is missing".to_owned())),
+            term => terms.push(term.join("")),
+        }
+    }
+    Ok(terms)
+}
+
+/// The time of a moment; later than all there is if it is in the future.
+fn time_of(text: &str, volume: &Volume) -> Answer<WallTime> {
+    match moment(text)? {
+        Moment::At(time) => Ok(time),
+        Moment::Ago(span) => {
+            Ok(WallTime::from_nanos(volume.now().as_nanos().saturating_sub(span.0)))
+        }
+        other => Ok(volume.resolve(&other)?.time),
+    }
+}
+
+fn absolute(text: &str) -> Answer<Vec<u8>> {
+    let mut path = bytes_of(text)?;
+    if path.first() != Some(&b'/') {
+        path.insert(0, b'/');
+    }
+    while path.len() > 1 && path.last() == Some(&b'/') {
+        path.pop();
+    }
+    Ok(path)
+}
+
+fn procedures(text: &str) -> Answer<Vec<Procedure>> {
+    let one = |name: &str| {
+        let found = PROCEDURES.iter().find(|(own, _)| own.eq_ignore_ascii_case(name.trim()));
+        found.map(|(_, procedure)| *procedure).ok_or_else(|| {
+            let names: Vec<&str> = PROCEDURES.iter().map(|(name, _)| *name).collect();
+            let hint = format!("there are {}", names.join(", "));
+            Refusal::malformed(format!("`{name:.64}` changes nothing"), Some(hint))
+        })
+    };
+    text.split(',').map(one).collect()
+}
+
+fn is_at_or_below(path: &[u8], of: &[u8]) -> bool {
+    let rest = path.strip_prefix(of);
+    of == b"/" || rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}
+
+/// Whether a path is like a pattern, in which `*` stands for any bytes and `?` for one.
+fn is_like(path: &[u8], pattern: &[u8]) -> bool {
+    let (mut at, mut next) = (0, 0);
+    // Where the last star stands, and how far its bytes go.
+    let mut star = None;
+    while at < path.len() {
+        match pattern.get(next) {
+            Some(b'*') => {
+                star = Some((next, at));
+                next += 1;
+            }
+            Some(byte) if *byte == b'?' || *byte == path[at] => (at, next) = (at + 1, next + 1),
+            _ => {
+                let Some((place, from)) = star else { return false };
+                star = Some((place, from + 1));
+                (at, next) = (from + 1, place + 1);
+            }
+        }
+    }
+    pattern[next..].iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_at_or_below, is_like, terms};
+
+    #[test]
+    fn conditions_have_and_between_them() {
+        let of = |text| terms(text).expect("an expression");
+        assert_eq!(of("uid=1 and time >= -2h AND path~\"/my docs/*\""), [
+            "uid=1",
+            "time>=-2h",
+            "path~\"/my docs/*\""
+        ]);
+        assert_eq!(of("path=\"/a and b\""), ["path=\"/a and b\""]);
+        for text in ["", "and", "uid=1 and", "and uid=1", "uid=1 and and uid=2", "path=\"a"] {
+            terms(text).expect_err(text);
+        }
+    }
+
+    #[test]
+    fn patterns_and_paths() {
+        for (path, pattern, is) in [
+            ("/docs/a", "/docs/*", true),
+            ("/docs", "/docs/*", false),
+            ("/docs/a/b.txt", "*.txt", true),
+            ("/docs/a.txt.locked", "*.txt", false),
+            ("/aab", "/a*ab", true),
+            ("/ab", "/a?b", false),
+            ("/axb", "/a?b", true),
+            ("/a", "/a***", true),
+        ] {
+            assert_eq!(is_like(path.as_bytes(), pattern.as_bytes()), is, "{path} {pattern}");
+        }
+        for (path, of, is) in [
+            ("/docs", "/docs", true),
+            ("/docs/a", "/docs", true),
+            ("/docsa", "/docs", false),
+            ("/docs", "/", true),
+            ("/", "/docs", false),
+        ] {
+            assert_eq!(is_at_or_below(path.as_bytes(), of.as_bytes()), is, "{path} {of}");
+        }
+    }
+}
