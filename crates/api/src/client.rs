@@ -19,6 +19,7 @@ use crate::{
 
 mod address;
 mod connection;
+mod files;
 mod target;
 
 pub use address::{ServerAddress, Token};

@@ -5,6 +5,7 @@
 
 mod client;
 mod dry_run;
+mod files;
 mod group;
 mod model;
 mod problem;
@@ -20,6 +21,10 @@ mod types;
 
 pub use client::{Client, ClientError, Page, ServerAddress};
 pub use dry_run::Would;
+pub use files::{
+    FileDiffQuery, FileDifference, FileEntry, FileQuery, RestoreFiles, RestoredFiles, TreeQuery,
+    path_bytes, path_text,
+};
 pub use group::{
     ChangeGroup, CloneGroup, CreateGroup, Group, GroupReverted, GroupVersion, MemberResolved,
     MemberReverted, MemberVersion,

@@ -11,6 +11,7 @@ mod recording;
 mod refusals;
 mod rename;
 mod schedules;
+mod share_files;
 mod shares;
 mod starting;
 mod trash;
