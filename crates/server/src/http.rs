@@ -5,6 +5,7 @@
 mod addresses;
 mod answer;
 mod ask;
+mod changing;
 mod context;
 mod convert;
 mod document;

@@ -1,18 +1,14 @@
 //! Files of shares that are put back as they were.
 
-use std::cell::RefCell;
-
-use ::share::{
-    Cause, CauseKind, Changer, Effect, ErrorKind, Restore, RestoreError, Told, Wait, restore,
-};
+use ::share::{CauseKind, Effect, ErrorKind, Restore, RestoreError, Told, Wait, restore};
 use api::{ProblemKind, RestoreFiles, RestoredFiles, Would, path_text};
 use axum::Json;
 use axum::extract::State;
 use units::Moment;
-use volume::RoomWait;
 
 use super::answer::{Answer, Refusal};
 use super::ask::{Body, Named};
+use super::changing::change;
 use super::context::{Context, moment};
 use super::files::{bytes_of, open, path_of, refusal};
 
@@ -51,38 +47,19 @@ fn put_back(
     let (from_path, to_path) = (path_of(&path)?, to.as_deref().map(path_of).transpose()?);
     let opened = open(context, name)?;
     let (seq, past) = opened.open_moment(from).map_err(|error| refusal(error, name, &path))?;
-    let (share, volume) = (opened.share(), opened.volume());
-    let goes_on = || context.is_ready() && volume.is_served();
-    let number = share.statistics().operations;
+    let volume = opened.volume();
     let before = volume.last_seq();
-    // Whoever got further since the last lack has as long again for the next.
-    let waited = RefCell::new((RoomWait::default(), number));
-    let wait_for = |lack| {
-        let mut waited = waited.borrow_mut();
-        let done = share.statistics().operations;
-        if waited.1 != done {
-            *waited = (RoomWait::default(), done);
-        }
-        share.present().wait_for(lack, &mut waited.0, &goes_on)
-    };
-    let changer = Changer {
-        share,
-        cause: Cause { kind: CauseKind::Restore, number },
-        now: &|| volume.now(),
-        wait_for: &wait_for,
-    };
     let asked = Restore {
         from: &from_path,
         to: to_path.as_ref(),
         delete: body.delete,
         dry_run: body.dry_run,
-        goes_on: &goes_on,
+        goes_on: &|| context.is_ready() && volume.is_served(),
     };
-    let restored = restore(&past.tree(Wait::May), &changer, &asked);
+    let (number, restored) = change(context, &opened, CauseKind::Restore, |changer| {
+        (changer.cause.number, restore(&past.tree(Wait::May), changer, &asked))
+    })?;
     let restored = restored.map_err(|error| failed(error, name, body))?;
-    if !body.dry_run {
-        volume.flush_while(&goes_on)?;
-    }
     let stay = restored.told.iter().filter(|told| told.effect == Effect::InTheWay);
     let stay = stay.map(|told| path_text(&told.path)).collect();
     let would = restored.told.iter().filter(|_| body.dry_run).map(|told| would(name, told));
