@@ -6,8 +6,8 @@ use utoipa::ToSchema;
 /// One thing that a dry run would do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Would {
-    /// `change`, `create`, `delete`, `overwrite`, `prune`, `remove`, `rename`, `resize`, `revert` or
-    /// `stay`.
+    /// `change`, `create`, `delete`, `overwrite`, `prune`, `remove`, `rename`, `resize`, `revert`
+    /// or `stay`.
     #[schema(example = "delete")]
     pub action: String,
     /// To what, as a command names it: `pg`, `pg@v:3`, `pg@mark:before-upgrade`, `group db`,

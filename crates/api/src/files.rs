@@ -89,7 +89,7 @@ pub struct FileEntry {
     pub accessed: Time,
     /// Its number. Over NFS a moment of the past has others.
     pub inode: u64,
-    /// What a symbolic link holds; null of others.
+    /// The content of a symbolic link; null of others.
     pub target: Option<String>,
     /// The numbers of a device, `MAJOR:MINOR`; null of others.
     pub device: Option<String>,
@@ -129,13 +129,13 @@ pub struct FileQuery {
     pub at: Option<String>,
 }
 
-/// What is put back as it was.
+/// A request to put files back as they were.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RestoreFiles {
     /// The moment.
     pub from: String,
-    /// What is put back: a path from the top. A byte that is no UTF-8 is `\xHH`, and a backslash
+    /// The path, from the top, of all that is put back. A byte that is no UTF-8 is `\xHH`, and a backslash
     /// `\\`.
     #[schema(example = "/docs", pattern = "^/[a-z0-9]{1,32}$")]
     pub path: String,
@@ -152,14 +152,14 @@ pub struct RestoreFiles {
     pub dry_run: bool,
 }
 
-/// What a restore did, or would do.
+/// The outcome of a restore, or of one that is only told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RestoredFiles {
     /// The share.
     pub share: String,
     /// The seq of the moment.
     pub from: u64,
-    /// What was put back.
+    /// The path of all that was put back.
     pub path: String,
     /// Where.
     pub to: String,
@@ -219,7 +219,7 @@ pub struct FileDiffQuery {
 pub struct FileDifference {
     /// The path at the later of the two; of what was removed, that at the first.
     pub path: String,
-    /// `created`, `removed`, `renamed` or `changed`. What got the path of another object is
+    /// `created`, `removed`, `renamed` or `changed`. An object that got the path of another is
     /// `created`, and that other `removed`, or `renamed`.
     pub change: String,
     /// The path at the first of the two, of what was renamed; null of others.
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn the_text_of_a_path_is_its_bytes() {
         for (bytes, text) in [
-            (&b"/a b/\xc3\xa4%"[..], "/a b/ä%"),
+            (&b"/a b/\xc3\xa4%"[..], "/a b/\u{e4}%"),
             (b"a\\b", "a\\\\b"),
             (b"\xff\xc3/\n", "\\xff\\xc3/\\x0a"),
             ("\u{85}".as_bytes(), "\\xc2\\x85"),

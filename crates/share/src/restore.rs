@@ -5,7 +5,7 @@
 //! 2. Nothing outside changes, but for the directory that holds the path: a file with several names
 //!    of which anything would change is replaced by a new one, so that other names keep what they
 //!    have. Names of one file of then are names of one file.
-//! 3. Others go on meanwhile. What is taken away or replaced is what was looked at; else it is
+//! 3. Others go on meanwhile. A name is taken away from what was looked at alone; else it is
 //!    looked at again. It is no single transaction: a restore that ends in the middle has done a
 //!    part, and does the rest when it is asked for again.
 
@@ -41,7 +41,7 @@ pub struct Restore<'a> {
     /// Where it is put: at another path. A directory that is there is merged into; there may be
     /// nothing else.
     pub to: Option<&'a FilePath<'a>>,
-    /// What is there now and was not there then goes.
+    /// Names that are there now and were not there then go.
     pub delete: bool,
     /// It is only told.
     pub dry_run: bool,
@@ -49,7 +49,7 @@ pub struct Restore<'a> {
     pub goes_on: &'a dyn Fn() -> bool,
 }
 
-/// What is done at a path.
+/// The change at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// It was not there.
@@ -71,7 +71,7 @@ pub struct Told {
     pub effect: Effect,
 }
 
-/// What a restore did, or would do.
+/// The outcome of a restore, or of one that is only told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Names that were not there.
@@ -114,7 +114,7 @@ pub enum RestoreError {
 /// # Errors
 /// `NotFound` if there was nothing, or the directory of `to` is not there; `NotDirectory` if
 /// something else is where a directory above has to be; `Exists` if something is at `to`;
-/// those of reading and of [`Changer::change`]. What was done until then stays.
+/// those of reading and of [`Changer::change`]. All that was done until then stays.
 pub fn restore<T: Tree, P: Present>(
     past: &T,
     changer: &Changer<'_, P>,

@@ -96,7 +96,10 @@ fn every_dry_run_has_one_shape_and_changes_nothing() {
 
 /// The nouns and the verb at the beginning of a command, as its manual page has them.
 fn verbs_of(words: &[&str]) -> String {
-    let is_word = |word: &&&str| !matches!(**word, "pg" | "db" | "home") && !word.starts_with('-');
+    let is_word = |word: &&&str| {
+        let is_name = matches!(**word, "pg" | "db" | "home") || word.contains('@');
+        !is_name && !word.starts_with('-')
+    };
     words.iter().take_while(is_word).copied().collect::<Vec<_>>().join("-")
 }
 

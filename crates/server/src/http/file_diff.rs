@@ -23,8 +23,8 @@ const fn inode_offset(number: u64) -> u64 {
 }
 
 /// Lists the paths that differ between two moments: of this share, or of it and another one with
-/// which it has a past in common. What lies below a directory that was renamed is not listed unless
-/// it changed itself.
+/// which it has a past in common. Below a directory that was renamed only that is listed which
+/// changed itself.
 #[utoipa::path(get, path = "/shares/{share}/diff", tag = "shares",
     params(("share" = String, Path, description = "Name of the share"), FileDiffQuery),
     responses(

@@ -41,8 +41,8 @@ const PIECE_BYTES: u64 = 256 << 10;
             body = api::Problem, content_type = "application/problem+json"),
         (status = 410, description = "The moment lies outside the window", body = api::Problem,
             content_type = "application/problem+json"),
-        (status = 422, description = "The path, or what is above it, cannot be", body = api::Problem,
-            content_type = "application/problem+json"),
+        (status = 422, description = "The path, or what is above it, cannot be",
+            body = api::Problem, content_type = "application/problem+json"),
     ))]
 pub(super) async fn tree(
     State(context): State<Context>,

@@ -12,8 +12,8 @@ use super::changing::change;
 use super::context::{Context, moment};
 use super::files::{bytes_of, open, path_of, refusal};
 
-/// Puts a file, or a directory with all below it, back as it was at a moment. What is written over
-/// or goes is in the history, so that it can be undone.
+/// Puts a file, or a directory with all below it, back as it was at a moment. All that is written
+/// over or goes is in the history, so that it can be undone.
 #[utoipa::path(post, path = "/shares/{share}/restores", tag = "shares",
     request_body = RestoreFiles,
     params(("share" = String, Path, description = "Name of the share")),

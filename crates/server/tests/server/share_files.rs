@@ -3,7 +3,10 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use api::{CreateShare, FileEntry, FileQuery, ProblemKind, RestoreFiles, RestoredFiles, TreeQuery};
+use api::{
+    CreateClone, CreateShare, FileDiffQuery, FileEntry, FileQuery, ProblemKind, RestoreFiles,
+    RestoredFiles, TreeQuery,
+};
 use share::{
     Caller, Create, Credentials, Opening, SetAttributes, SetTime, Share, Special, Transaction,
     Tree, VolumeBlocks, Wait,
@@ -128,7 +131,7 @@ fn a_directory_is_listed_as_it_was_at_a_moment() {
 #[test]
 fn a_long_listing_comes_in_pages() {
     let fixture = home();
-    let made: Vec<String> = (0..25).map(|index| format!("file {index:02} &?#ä")).collect();
+    let made: Vec<String> = (0..25).map(|index| format!("file {index:02} &?#\u{e4}")).collect();
     let then = change(&fixture, |t, caller, top| {
         let docs = t.make_directory(caller, top, b"a b", &mode(0o755)).expect("made").id;
         for name in &made {
@@ -247,8 +250,8 @@ fn restore(fixture: &Fixture, body: &RestoreFiles) -> RestoredFiles {
     fixture.client.restore_files("home", body).expect("put back")
 }
 
-#[test]
-fn what_was_changed_and_removed_is_put_back() {
+/// A share whose `/docs` was changed since: the moment before that, and the request to put it back.
+fn changed_docs() -> (Fixture, String, RestoreFiles) {
     let fixture = home();
     let letter = vec![7; 9000];
     let then = change(&fixture, |t, caller, top| {
@@ -268,11 +271,16 @@ fn what_was_changed_and_removed_is_put_back() {
         from: then.clone(),
         path: "/docs".to_owned(),
         delete: true,
-        dry_run: true,
         ..RestoreFiles::default()
     };
+    (fixture, then, body)
+}
+
+#[test]
+fn files_that_were_changed_and_removed_are_put_back() {
+    let (fixture, then, body) = changed_docs();
     let before = fixture.client.share("home").expect("shown").latest.seq;
-    let told = restore(&fixture, &body);
+    let told = restore(&fixture, &RestoreFiles { dry_run: true, ..body.clone() });
     let actions = |restored: &RestoredFiles| {
         let of = |would: &api::Would| (would.target.clone(), would.action.clone());
         let mut all: Vec<_> = restored.would.iter().map(of).collect();
@@ -293,12 +301,12 @@ fn what_was_changed_and_removed_is_put_back() {
     assert_eq!(fixture.client.share("home").expect("shown").latest.seq, before);
     assert_eq!(names(&fixture, "/docs", "latest"), ["letter", "new", "same"]);
 
-    let done = restore(&fixture, &RestoreFiles { dry_run: false, ..body.clone() });
+    let done = restore(&fixture, &body);
     assert_eq!((&done.would[..], &done.stay[..]), (&[][..], &[][..]));
     assert_eq!((done.created, done.overwritten, done.removed, done.kept), (1, 2, 1, 1));
     assert_eq!((done.bytes, done.number, done.before), (9000 - 8192 + 11, told.number, before));
     assert_eq!(names(&fixture, "/docs", "latest"), ["gone", "letter", "same"]);
-    assert!(bytes(&fixture, "/docs/letter", None) == letter);
+    assert_eq!(bytes(&fixture, "/docs/letter", None), [7; 9000]);
     assert_eq!(bytes(&fixture, "/docs/gone", None), b"it was here");
     let at_then = tree(&fixture, "/docs", &then);
     let same = |a: &FileEntry, b: &FileEntry| {
@@ -308,12 +316,15 @@ fn what_was_changed_and_removed_is_put_back() {
         assert!(at_then.iter().any(|other| same(other, &entry)), "{entry:?}");
     }
     // It is undone by another from the moment before it.
-    let undo = RestoreFiles { from: format!("seq:{before}"), ..body.clone() };
-    restore(&fixture, &RestoreFiles { dry_run: false, ..undo });
+    restore(&fixture, &RestoreFiles { from: format!("seq:{before}"), ..body });
     assert_eq!(names(&fixture, "/docs", "latest"), ["letter", "new", "same"]);
     assert_eq!(bytes(&fixture, "/docs/letter", None)[8500..8505], *b"other");
+}
 
-    let to = |to: &str| RestoreFiles { to: Some(to.to_owned()), dry_run: false, ..body.clone() };
+#[test]
+fn files_are_put_at_another_path_where_nothing_else_is() {
+    let (fixture, _, body) = changed_docs();
+    let to = |to: &str| RestoreFiles { to: Some(to.to_owned()), ..body.clone() };
     let copy = restore(&fixture, &to("/copy"));
     assert_eq!((copy.created, &*copy.to), (4, "/copy"));
     assert_eq!(names(&fixture, "/copy", "latest"), ["gone", "letter", "same"]);
@@ -333,4 +344,64 @@ fn what_was_changed_and_removed_is_put_back() {
     }
     let path = "{\"from\": \"-1h\", \"path\": \"/\", \"too\": \"/x\"}";
     assert_eq!(fixture.send("POST", "/shares/home/restores", path).0, 400);
+}
+
+#[test]
+fn paths_that_differ_between_two_moments_are_listed() {
+    let (fixture, then, body) = changed_docs();
+    let latest = format!("seq:{}", fixture.client.share("home").expect("shown").latest.seq);
+    let diff = |from: &str, to: Option<&str>, limit| {
+        let to = to.map(str::to_owned);
+        let from = from.to_owned();
+        let mut query = FileDiffQuery { from, to, limit, ..FileDiffQuery::default() };
+        let (mut found, mut pages) = (Vec::new(), 0);
+        loop {
+            let page = fixture.client.diff_files("home", &query).expect("compared");
+            pages += 1;
+            found.extend(page.entries);
+            let Some(next) = page.next else { break };
+            query.next = Some(next);
+        }
+        found.sort_by(|a, b| a.path.cmp(&b.path));
+        (found, pages)
+    };
+    let (found, pages) = diff(&then, None, None);
+    let told: Vec<_> =
+        found.iter().map(|one| (&*one.path, &*one.change, one.content, one.attributes)).collect();
+    assert_eq!(
+        told,
+        [
+            ("/docs/gone", "removed", false, false),
+            ("/docs/letter", "changed", true, false),
+            ("/docs/new", "created", false, false),
+        ]
+    );
+    assert_eq!(pages, 1);
+    let (parts, pages) = diff(&then, Some(&latest), Some(1));
+    assert!(parts == found && pages >= 4, "{pages}: {parts:?}");
+    let (back, _) = diff(&latest, Some(&then), None);
+    let changes: Vec<&str> = back.iter().map(|one| &*one.change).collect();
+    assert_eq!(changes, ["created", "changed", "removed"]);
+    restore(&fixture, &body);
+    let (left, _) = diff(&then, None, None);
+    let written = ("/docs/letter", "changed");
+    assert!(left.iter().all(|one| (&*one.path, &*one.change) == written), "{left:?}");
+
+    let clone =
+        CreateClone { name: "twin".to_owned(), at: Some(latest.clone()), ..CreateClone::default() };
+    fixture.client.create_clone("home", &clone).expect("cloned");
+    let mut query = FileDiffQuery {
+        from: then.clone(),
+        to_share: Some("twin".to_owned()),
+        ..FileDiffQuery::default()
+    };
+    let mut twin = fixture.client.diff_files("home", &query).expect("compared").entries;
+    twin.sort_by(|a, b| a.path.cmp(&b.path));
+    assert_eq!(twin, found);
+    query.to_share = Some("nobody".to_owned());
+    assert_eq!(kind(fixture.client.diff_files("home", &query)), ProblemKind::NotFound);
+    let other = CreateShare { name: "other".to_owned(), ..CreateShare::default() };
+    fixture.client.create_share(&other).expect("made");
+    query.to_share = Some("other".to_owned());
+    assert_eq!(kind(fixture.client.diff_files("home", &query)), ProblemKind::Invalid);
 }

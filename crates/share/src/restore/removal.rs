@@ -1,4 +1,4 @@
-//! What is there now, and was not there then.
+//! Names that are there now, and were not there then.
 
 use format::share::inode::FileKind;
 use units::FileId;
@@ -169,7 +169,7 @@ fn remove<P: Present>(
     is_gone(transaction.remove(caller, directory, name))
 }
 
-/// What somebody else took away is gone, too.
+/// A name that somebody else took away is gone, too.
 fn is_gone(removed: Result<()>) -> Result<()> {
     match removed {
         Err(Error { kind: ErrorKind::NotFound, .. }) => Ok(()),
