@@ -19,6 +19,8 @@ use crate::{
 
 mod address;
 mod connection;
+mod files;
+mod operations;
 mod target;
 
 pub use address::{ServerAddress, Token};

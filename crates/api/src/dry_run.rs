@@ -6,10 +6,12 @@ use utoipa::ToSchema;
 /// One thing that a dry run would do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Would {
-    /// `change`, `delete`, `prune`, `remove`, `rename`, `resize` or `revert`.
+    /// `change`, `create`, `delete`, `overwrite`, `prune`, `remove`, `rename`, `resize`, `revert` or
+    /// `stay`.
     #[schema(example = "delete")]
     pub action: String,
-    /// To what, as a command names it: `pg`, `pg@v:3`, `pg@mark:before-upgrade`, `group db`.
+    /// To what, as a command names it: `pg`, `pg@v:3`, `pg@mark:before-upgrade`, `group db`,
+    /// `home /docs/letter.txt`.
     #[schema(example = "pg@v:3")]
     pub target: String,
     /// The same as a sentence, with what follows from it.

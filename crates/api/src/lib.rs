@@ -5,8 +5,10 @@
 
 mod client;
 mod dry_run;
+mod files;
 mod group;
 mod model;
+mod operations;
 mod problem;
 mod rename;
 mod requests;
@@ -20,6 +22,10 @@ mod types;
 
 pub use client::{Client, ClientError, Page, ServerAddress};
 pub use dry_run::Would;
+pub use files::{
+    FileDiffQuery, FileDifference, FileEntry, FileQuery, RestoreFiles, RestoredFiles, TreeQuery,
+    path_bytes, path_text,
+};
 pub use group::{
     ChangeGroup, CloneGroup, CreateGroup, Group, GroupReverted, GroupVersion, MemberResolved,
     MemberReverted, MemberVersion,
@@ -27,6 +33,10 @@ pub use group::{
 pub use model::{
     Advice, AdviceQuery, ArchitectureIos, Crossovers, DeviceIos, EngineIos, Forecast, Model,
     ModelQuery, Plan, Shares,
+};
+pub use operations::{
+    DependentOperation, Operation, OperationsQuery, RepairChange, RepairShare, ShareRepair,
+    VersionsOfQuery,
 };
 pub use problem::{ExitCode, PROBLEM_MEDIA_TYPE, Problem, ProblemKind};
 pub use rename::{Rename, Renamed};

@@ -1,37 +1,59 @@
 //! `hindsight diff`.
 
 use api::{Client, DiffQuery, ExitCode, Range};
+use units::{Moment, Seq, VolumeMoment};
 
-use crate::moment;
 use crate::output::{Align, count, human, table};
 use crate::session::{Session, say};
+use crate::{moment, share_files};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// One moment; a volume alone is its present.
     #[arg(value_name = "NAME[@MOMENT]")]
     from: String,
-    /// The other: of the same volume, of a clone of it, of its origin, or of a clone of that.
+    /// The other: of the same volume, of a clone of it, of its origin, or of a clone of that
+    /// [default: the present of the same].
     #[arg(value_name = "NAME[@MOMENT]")]
-    to: String,
+    to: Option<String>,
 }
 
 pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
     let from = moment::read_of_volume(&args.from)?;
-    let to = moment::read_of_volume(&args.to)?;
+    let to = match &args.to {
+        Some(to) => moment::read_of_volume(to)?,
+        None => VolumeMoment { volume: from.volume.clone(), moment: Moment::Latest },
+    };
     let client = session.client()?;
+    let is_share = is_share(&client, &from.volume)?;
     // Both are fixed before the first page, so that every page speaks of the same two moments.
-    let fixed = |of: &units::VolumeMoment| -> anyhow::Result<(String, String)> {
+    let fixed = |of: &VolumeMoment| -> anyhow::Result<(String, String)> {
         let resolved = client.resolve(&of.volume, &of.moment.to_string())?;
-        let moment = units::Moment::Seq(units::Seq(resolved.seq)).to_string();
+        let moment = Moment::Seq(Seq(resolved.seq)).to_string();
         Ok((of.volume.clone(), moment))
     };
-    let ranges = between(&client, &fixed(&from)?, &fixed(&to)?)?;
+    let (from, to) = (fixed(&from)?, fixed(&to)?);
+    if is_share {
+        let paths = share_files::between(&client, &from, &to)?;
+        session.answer(&paths, |paths| share_files::show_differences(paths))?;
+        say(&format!("{} changed", count(paths.len() as u64, "path")));
+        return Ok(ExitCode::Done);
+    }
+    let ranges = between(&client, &from, &to)?;
     session.answer(&ranges, |r| show(r))?;
     let bytes = ranges.iter().map(|r| r.length).sum();
     let ranges = count(ranges.len() as u64, "range");
     say(&format!("{ranges}, {} differ", human(bytes)));
     Ok(ExitCode::Done)
+}
+
+/// Whether a share has this name.
+fn is_share(client: &Client, name: &str) -> anyhow::Result<bool> {
+    match client.share(name) {
+        Ok(_) => Ok(true),
+        Err(error) if error.exit_code() == ExitCode::NotFound => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The ranges that differ between two moments of volumes that are fixed.

@@ -30,6 +30,8 @@ mod revert;
 mod schedule;
 mod serve;
 mod share;
+mod share_files;
+mod share_operations;
 mod space;
 mod stream;
 mod target;
@@ -128,7 +130,8 @@ enum Command {
     Revert(revert::Args),
     /// Make a writable volume that starts at a moment of another.
     Clone(clone::Args),
-    /// Show the byte ranges that differ between two moments of a volume, or of it and a clone.
+    /// Show the byte ranges that differ between two moments of a volume, or of it and a clone; of a
+    /// share the paths.
     Diff(diff::Args),
     /// The pool: status, audit log, offline inspection and rebuilding.
     #[command(subcommand)]

@@ -13,14 +13,13 @@ use crate::output::{Align, human, pairs, table};
 use crate::session::{Session, say};
 use crate::volume::{Limit, hook_or_none, limit, on_or_off};
 use crate::volume_text::{limit_of, show_dedup, show_encoding, show_grace, show_hook, show_window};
-use crate::{space, trash};
+use crate::{share_files, share_operations, space, trash};
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Create a share: an empty file tree.
     Create(CreateArgs),
     /// List the shares.
-    #[command(visible_alias = "ls")]
     List,
     /// Show a share: how to mount it, and who is allowed.
     Show {
@@ -43,6 +42,20 @@ pub enum Verb {
         #[arg(value_name = "HOST|CIDR", value_parser = network)]
         network: Network,
     },
+    /// List a directory of a share, or tell of a file, at any moment.
+    Ls(share_files::LsArgs),
+    /// Write a file of a share, at any moment, to standard output.
+    Cat(share_files::CatArgs),
+    /// Put a file, or a directory with all below it, back as it was at a moment. Nothing is lost:
+    /// it can be undone.
+    Restore(share_files::RestoreArgs),
+    /// List who changed what in a share, and when.
+    Ops(share_operations::OpsArgs),
+    /// List who changed a file, and when; it had the state before each at the seq that is told.
+    Log(share_operations::LogArgs),
+    /// Undo what a client, a user or a time did to a share, and keep what all others did since. It
+    /// can be undone.
+    Repair(share_operations::RepairArgs),
 }
 
 #[derive(Debug, Args)]
@@ -181,6 +194,12 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
             let answer = json!({"share": name, "network": network, "denied": true});
             session.answer(&answer, |_| String::new())?;
         }
+        Verb::Ls(args) => share_files::ls(session, &args)?,
+        Verb::Cat(args) => share_files::cat(session, &args)?,
+        Verb::Restore(args) => return share_files::restore(session, &args),
+        Verb::Ops(args) => share_operations::ops(session, &args)?,
+        Verb::Log(args) => share_operations::log(session, &args)?,
+        Verb::Repair(args) => return share_operations::repair(session, &args),
     }
     Ok(ExitCode::Done)
 }

@@ -54,6 +54,7 @@ mod tests;
 mod updates;
 
 pub use shares::Shares;
+pub(crate) use shares::{Opened, answer_words};
 
 use replay::Replays;
 

@@ -95,6 +95,39 @@ pub fn resize(layer: &mut Layered<'_, '_>, inode: &mut InodeBlock, size: u64) ->
     Ok(())
 }
 
+/// Blocks of a file become holes; those beyond its end are.
+///
+/// # Errors
+/// Those of reading.
+pub fn make_hole(
+    layer: &mut Layered<'_, '_>,
+    inode: &mut InodeBlock,
+    first: u64,
+    count: u64,
+) -> Result<()> {
+    if let Content::Inline(inline) = &mut inode.content {
+        if first == 0 && count > 0 {
+            // Zeros follow.
+            inline.clear();
+        }
+        return Ok(());
+    }
+    let blocks = inode.size.div_ceil(BLOCK);
+    let is_dense = inode.used == blocks;
+    let end = first.saturating_add(count).min(blocks);
+    let mut removed = 0;
+    for (level, from, count) in by_level(first.min(end), end - first.min(end)) {
+        let slab = slabs(inode)?[level];
+        if slab != 0 {
+            removed += if is_dense { count } else { layer.count_data(slab + from, count)? };
+            layer.zero(slab + from, count);
+        }
+    }
+    let used = inode.used.saturating_sub(removed);
+    set_used(layer, inode, used);
+    Ok(())
+}
+
 /// Frees all slabs of an object.
 ///
 /// # Errors

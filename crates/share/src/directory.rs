@@ -102,6 +102,16 @@ pub fn for_each_from(
 /// The fault of a leaf that cannot be where it is.
 pub(crate) const OUTSIDE: &str = "a key outside of what its parent says";
 
+/// Fails unless a directory says that it is in the one that has its entry: so nobody who goes down
+/// goes in a circle.
+///
+/// # Errors
+/// `Corrupt`; those of reading.
+pub fn check_below(source: &dyn Source, parent: Inode, child: Inode) -> Result<()> {
+    let other = || Error::damage(inode_block(child), "a directory in another than it says");
+    if source.known(child)?.parent == parent { Ok(()) } else { Err(other()) }
+}
+
 /// Whether a directory has no entries.
 pub fn is_empty(directory: &InodeBlock) -> bool {
     matches!(&directory.content, Content::Entries(entries) if entries.count() == 0)

@@ -11,12 +11,13 @@
 //! - [`Share`]: `make`, `open`, `suspend`, `reload`; `tree` and `read` for readers; `begin`,
 //!   `try_begin`.
 //! - [`Transaction`]: `create`, `make_directory`, `make_symlink`, `make_node`, `link`, `remove`,
-//!   `remove_directory`, `rename`, `set_attributes`, `write`;
-//!   `commit`.
+//!   `remove_directory`, `rename`, `set_attributes`, `write`, `make_hole`; `commit`.
 //! - [`Past`]: a share at a moment of the past.
 //! - [`Tree`]: `look_up`, `attributes`, `access`, `read`, `read_link`, `read_directory`.
 //! - [`OperationLog`]: who changed something, and when; [`Naming`]: the paths of that.
 //! - [`repair`]: the tree without some of the operations; [`Changer`]: changes of a command.
+//! - [`restore`]: a subtree put back as it was.
+//! - [`differences`]: the paths that differ between two moments.
 //! - [`check::check`]: what is wrong with a share.
 
 mod allocation;
@@ -27,6 +28,7 @@ mod changer;
 pub mod check;
 mod content;
 mod content_change;
+mod difference;
 mod directory;
 mod directory_change;
 mod error;
@@ -37,9 +39,11 @@ mod on_volume;
 mod operation_log;
 mod operations;
 mod past;
+mod path;
 mod paths;
 mod permission;
 pub mod repair;
+mod restore;
 mod share;
 mod source;
 mod transaction;
@@ -51,6 +55,7 @@ pub use blocks::{
     BlockWrite, Blocks, HOLE_BLOCKS_MAX, Present, WHOLE_BLOCKS_MIN, Wait, hole_parts,
 };
 pub use changer::Changer;
+pub use difference::{Difference, differences};
 pub use error::{Damage, Error, ErrorKind, Lack, Result, TooSmall};
 pub use moment::Moment;
 pub use on_volume::{ViewBlocks, VolumeBlocks};
@@ -58,8 +63,10 @@ pub use operation_log::{At, Logged, OperationLog};
 pub use operations::create::{Create, Special};
 pub use operations::rename::Place;
 pub use past::Past;
-pub use paths::{Naming, OperationPaths, Paths, find, join};
+pub use path::{FilePath, PathError};
+pub use paths::{Naming, OperationPaths, Paths};
 pub use permission::{Access, Credentials};
+pub use restore::{Effect, Restore, RestoreError, Restored, Told, restore};
 pub use share::{Opening, PresentTree, Share, ShareSpec, Statistics};
 pub use transaction::{Caller, Transaction};
 pub use tree::{Listed, ReadBytes, Tree};
@@ -70,4 +77,4 @@ pub use format::share::log::{LogBlock, State};
 pub use format::share::operation::{
     Before, Cause, CauseKind, Operation, Origin, Procedure, Set, Target,
 };
-pub use format::share::place::{FILE_BYTES_MAX, VOLUME_BLOCKS};
+pub use format::share::place::{FILE_BYTES_MAX, VOLUME_BLOCKS, inode_block};

@@ -14,6 +14,7 @@ mod rename;
 mod schedules;
 mod scrub;
 mod serving;
+mod share_files;
 mod shares;
 mod traces;
 mod trash;

@@ -21,7 +21,21 @@ const MOMENT: &str = concat!(
 /// Patterns of texts in requests, by the names of fields and parameters. A pattern may be narrower
 /// than the server's: it is for makers of requests.
 const PATTERNS: &[(&[&str], &str)] = &[
-    (&["name", "volume", "share", "to_volume", "group", "like", "mark", "hook", "user"], NAME),
+    (
+        &[
+            "name",
+            "volume",
+            "share",
+            "to_volume",
+            "to_share",
+            "group",
+            "like",
+            "mark",
+            "hook",
+            "user",
+        ],
+        NAME,
+    ),
     (&["network"], "^10[.][1-9]?[0-9][.][1-9]?[0-9][.][1-9]?[0-9]([/](3[0-2]|[12]?[0-9]))?$"),
     (&["initiator"], "^(iqn|eui|naa)[.][a-z0-9.:-]{1,200}$"),
     (&["secret"], "^[A-Za-z0-9._-]{12,16}$"),
@@ -254,6 +268,8 @@ fn narrow(name: &str, schema: &mut Value) {
         schema["pattern"] = json!(GRANULARITY);
     } else if name == "label" {
         schema["maxLength"] = json!(1024);
+    } else if !schema["pattern"].is_null() {
+        // It has its own.
     } else if let Some((_, pattern)) = PATTERNS.iter().find(|(names, _)| names.contains(&name)) {
         schema["pattern"] = json!(pattern);
     }

@@ -260,7 +260,7 @@ fn named<T: Copy>(setting: &str, all: &[T], name: fn(T) -> &'static str, text: &
 }
 
 /// The share of a name.
-fn share(context: &Context, name: &str) -> Answer<(Arc<Volume>, Arc<ShareSetting>)> {
+pub(super) fn share(context: &Context, name: &str) -> Answer<(Arc<Volume>, Arc<ShareSetting>)> {
     let found = context.pool().volume(name);
     let volume = found.map_err(|_| no_share(name, "`hindsight share list` names them".into()))?;
     let setting = volume.share();

@@ -263,6 +263,20 @@ impl Opened {
         Ok((seq, past))
     }
 
+    /// Opens a moment to read files of, and answers it as it has to be named to be had again. The
+    /// present is opened for its asker alone.
+    ///
+    /// # Errors
+    /// As [`Opened::open_moment`].
+    pub(crate) fn open_to_read(&self, moment: &Moment) -> Result<(Moment, Arc<Past<ViewBlocks>>)> {
+        if *moment != Moment::Latest {
+            let (seq, past) = self.open_moment(moment)?;
+            return Ok((Moment::Seq(seq), past));
+        }
+        let view = self.volume().view(moment).map_err(no_such_moment)?;
+        Ok((Moment::Latest, Arc::new(Past::open(ViewBlocks(view), PAST_CACHE_BLOCKS)?)))
+    }
+
     /// The moment of a handle, opened if it is not. That may wait for a device.
     ///
     /// # Errors

@@ -11,6 +11,8 @@ mod recording;
 mod refusals;
 mod rename;
 mod schedules;
+mod share_files;
+mod share_operations;
 mod shares;
 mod starting;
 mod trash;

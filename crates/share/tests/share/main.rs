@@ -3,6 +3,7 @@
 
 mod crashes;
 mod damage;
+mod differences;
 mod directories;
 mod engine;
 mod faults;
@@ -14,6 +15,7 @@ mod ops;
 mod permissions;
 mod repair;
 mod repair_oracle;
+mod restores;
 mod transactions;
 mod world;
 

@@ -162,6 +162,11 @@ impl Memory {
             .expect("it is written");
     }
 
+    /// Blocks that had bytes at any moment.
+    pub fn all_blocks(&self) -> Vec<u64> {
+        self.kept().blocks.keys().copied().collect()
+    }
+
     /// Every block that is no hole.
     pub fn data_blocks(&self) -> Vec<u64> {
         let kept = self.kept();

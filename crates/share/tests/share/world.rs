@@ -225,7 +225,7 @@ pub fn list<T: Tree>(tree: &T, id: FileId) -> BTreeMap<Vec<u8>, Inode> {
 }
 
 /// Compares small files whole, of large ones what is around the blocks that are there.
-fn compare_bytes<T: Tree>(tree: &T, id: FileId, bytes: &crate::model::Bytes) {
+pub fn compare_bytes<T: Tree>(tree: &T, id: FileId, bytes: &crate::model::Bytes) {
     let mut ranges = vec![(bytes.size.saturating_sub(5000), 6000)];
     if bytes.size < 100_000 {
         ranges.push((0, bytes.size as usize + 10));
