@@ -120,7 +120,7 @@ fn operations_are_listed_from_the_newest_on_and_by_conditions() {
     let whole = OperationsQuery { path: text("/docs"), ..Default::default() };
     assert_eq!(paged, ops(&fixture, &whole));
     for wrong in
-        ["", "uid", "uid=x", "uid=5000000000", "size=3", "op=READ", "client=here", "time>=no"]
+        ["", "uid", "uid=x", "uid=5000000000", "size=3", "op=READ", "client=here", "time>=-5x"]
     {
         let query = OperationsQuery { conditions: text(wrong), ..Default::default() };
         let error = fixture.client.operations("home", &query).map(drop);
@@ -131,7 +131,7 @@ fn operations_are_listed_from_the_newest_on_and_by_conditions() {
 }
 
 #[test]
-fn a_file_has_the_operations_of_all_that_had_its_name() {
+fn a_path_has_the_operations_of_all_files_that_had_it() {
     let fixture = home();
     change(&fixture, |t, caller, top| {
         file(t, caller, top, b"f", b"first");
@@ -156,10 +156,9 @@ fn a_file_has_the_operations_of_all_that_had_its_name() {
         fixture.client.versions_of("home", &query).map(|page| page.entries)
     };
     assert_eq!(kind(of("/f", None).map(drop)), ProblemKind::NotFound);
-    assert_eq!(
-        told(&of("/f", Some(&first)).expect("there")),
-        ["RENAME /f.tmp /f", "WRITE /f", "CREATE /f.tmp", "WRITE /f", "CREATE /f",]
-    );
+    // What came to the name with a RENAME was another file before.
+    let told = told(&of("/f", Some(&first)).expect("there"));
+    assert_eq!(told, ["RENAME /f.tmp /f", "WRITE /f", "CREATE /f"]);
     assert_eq!(of("/other", None).expect("there").len(), 2);
     for wrong in ["", "a//b", "../f"] {
         assert_eq!(kind(of(wrong, None).map(drop)), ProblemKind::Invalid, "{wrong}");
