@@ -1,19 +1,21 @@
 //! The paths that differ between two moments, from the numbers of inodes whose blocks differ.
 //!
 //! 1. Each object is compared once: what was made, changed, moved or went, its inode's block has
-//!    another content. So the inodes say all, and directories are walked for names alone: all of
-//!    either moment at most, until every name is found.
+//!    another content. So the inodes say all, and directories are looked at for names alone: those
+//!    above an object with one name; for objects with several all of a moment at most, until every
+//!    name is found.
 //! 2. Bytes are not compared. `differs` says of blocks whether they were written between the two.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use format::share::inode::{Content, FileKind, InodeBlock};
 use format::share::place::{BLOCK_BYTES, first_of_level, slab_blocks};
-use units::Inode;
+use units::{FileId, Inode};
 
 use crate::directory::{check_below, for_each_from};
 use crate::error::Result;
+use crate::paths::Paths;
 use crate::source::Source;
 use crate::tree::Tree;
 
@@ -79,21 +81,30 @@ fn name<T: Tree>(
     objects: &mut BTreeMap<Inode, Object>,
     names: impl Fn(&mut Object) -> (Option<&InodeBlock>, &mut Vec<Vec<u8>>),
 ) -> Result<()> {
-    let links = |inode: &InodeBlock| match inode.kind {
-        FileKind::Directory => 1,
-        _ => u64::from(inode.links),
-    };
-    let mut left: u64 = objects.values_mut().filter_map(|object| names(object).0.map(links)).sum();
-    if let Some(top) = objects.get_mut(&Inode::ROOT) {
-        names(top).1.push(b"/".to_vec());
-        left = left.saturating_sub(1);
+    let mut paths = Paths::new(tree);
+    // Objects whose names have to be searched for, and how many names these are.
+    let (mut searched, mut left) = (BTreeSet::new(), 0);
+    for (number, object) in objects.iter_mut() {
+        let (Some(inode), found) = names(object) else { continue };
+        let links = if inode.kind == FileKind::Directory { 1 } else { inode.links };
+        let id = FileId { inode: *number, generation: inode.generation };
+        let path = if links == 1 { paths.of(id)? } else { None };
+        match path {
+            Some(path) => found.push(path),
+            None => {
+                searched.insert(*number);
+                left += u64::from(links);
+            }
+        }
     }
     if left == 0 {
         return Ok(());
     }
     walk(tree, &mut |number, path| {
-        if let Some((Some(_), names)) = objects.get_mut(&number).map(&names) {
-            names.push(path.to_vec());
+        if searched.contains(&number)
+            && let Some(object) = objects.get_mut(&number)
+        {
+            names(object).1.push(path.to_vec());
             left = left.saturating_sub(1);
         }
         left > 0

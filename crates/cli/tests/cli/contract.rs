@@ -27,7 +27,7 @@ const DRY_RUNS: &[&[&str]] = &[
     &["volume", "rename", "pg", "pg-main"],
     &["share", "set", "home", "--window", "1h", "--metadata", "server"],
     &["share", "delete", "home"],
-    &["share", "restore", "home@v:0", "/", "--to", "/copy"],
+    &["share", "restore", "home@m", "/", "--to", "/copy"],
 ];
 
 /// The verbs whose manual page has the option, as `volume-set`.
@@ -55,7 +55,7 @@ fn every_dry_run_has_one_shape_and_changes_nothing() {
     fixture.ok(&["group", "schedule", "set", "db", "--every", "7d", "--keep-last", "1"]);
     fixture.ok(&["group", "version", "db"]);
     fixture.ok(&["version", "create", "pg"]);
-    fixture.ok(&["version", "create", "home"]);
+    fixture.ok(&["mark", "create", "home", "m"]);
     fixture.ok(&["mark", "create", "pg", "m", "--pin"]);
     let state = || {
         let lists: [&[&str]; 6] = [

@@ -48,14 +48,13 @@ fn put_back(
     let opened = open(context, name)?;
     let (seq, past) = opened.open_moment(from).map_err(|error| refusal(error, name, &path))?;
     let volume = opened.volume();
-    let goes_on = || context.is_ready() && volume.is_served();
     let before = volume.last_seq();
     let asked = Restore {
         from: &from_path,
         to: to_path.as_ref(),
         delete: body.delete,
         dry_run: body.dry_run,
-        goes_on: &goes_on,
+        goes_on: &|| context.is_ready() && volume.is_served(),
     };
     let (number, restored) = change(context, &opened, CauseKind::Restore, |changer| {
         (changer.cause.number, restore(&past.tree(Wait::May), changer, &asked))

@@ -129,9 +129,16 @@ pub(super) fn each_difference<T: Tree, P: Present>(
     Ok(())
 }
 
-/// How many of a file's blocks are no holes; content in the inode is one.
+/// How many of a file's blocks are no holes; content in the inode is one, unless it is zeros.
 fn count_data(source: &dyn Source, inode: &InodeBlock, first: u64, count: u64) -> Result<u64> {
-    let Content::Slabs(slabs) = &inode.content else { return Ok(u64::from(first == 0)) };
+    let slabs = match &inode.content {
+        Content::Slabs(slabs) => slabs,
+        Content::Inline(inline) => {
+            let is_data = first == 0 && inline.iter().any(|byte| *byte != 0);
+            return Ok(u64::from(is_data));
+        }
+        _ => return Ok(0),
+    };
     let mut data = 0;
     for (level, from, count) in by_level(first, count) {
         if slabs[level] != 0 {

@@ -343,6 +343,17 @@ fn of_a_large_file_only_what_differs_is_written_and_holes_stay_holes() {
 }
 
 #[test]
+fn zeros_in_the_inode_are_a_hole_like_others() {
+    let zeros =
+        vec![Op::Create(path("a")), Op::Write(path("a"), 4096, vec![1]), Op::Resize(path("a"), 1)];
+    for other in [Op::Resize(path("a"), 0), Op::Write(path("a"), 0, vec![1])] {
+        let (memory, moments) = histories(&[zeros.clone(), vec![other]]);
+        let share = Share::open(&memory, crate::world::opening()).expect("it is there");
+        check(&share, &moments, 2, &Asked { from: "/a", to: None, delete: false });
+    }
+}
+
+#[test]
 fn its_operations_name_it() {
     let (memory, _) = histories(&[
         vec![Op::Create(path("a")), Op::Write(path("a"), 0, vec![1; 10])],
