@@ -20,6 +20,7 @@ use crate::{
 mod address;
 mod connection;
 mod files;
+mod operations;
 mod target;
 
 pub use address::{ServerAddress, Token};

@@ -8,6 +8,7 @@ mod dry_run;
 mod files;
 mod group;
 mod model;
+mod operations;
 mod problem;
 mod rename;
 mod requests;
@@ -32,6 +33,10 @@ pub use group::{
 pub use model::{
     Advice, AdviceQuery, ArchitectureIos, Crossovers, DeviceIos, EngineIos, Forecast, Model,
     ModelQuery, Plan, Shares,
+};
+pub use operations::{
+    DependentOperation, Operation, OperationsQuery, RepairChange, RepairShare, ShareRepair,
+    VersionsOfQuery,
 };
 pub use problem::{ExitCode, PROBLEM_MEDIA_TYPE, Problem, ProblemKind};
 pub use rename::{Rename, Renamed};

@@ -31,6 +31,7 @@ mod schedule;
 mod serve;
 mod share;
 mod share_files;
+mod share_operations;
 mod space;
 mod stream;
 mod target;

@@ -13,7 +13,7 @@ use crate::output::{Align, human, pairs, table};
 use crate::session::{Session, say};
 use crate::volume::{Limit, hook_or_none, limit, on_or_off};
 use crate::volume_text::{limit_of, show_dedup, show_encoding, show_grace, show_hook, show_window};
-use crate::{share_files, space, trash};
+use crate::{share_files, share_operations, space, trash};
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -49,6 +49,13 @@ pub enum Verb {
     /// Put a file, or a directory with all below it, back as it was at a moment. Nothing is lost:
     /// it can be undone.
     Restore(share_files::RestoreArgs),
+    /// List who changed what in a share, and when.
+    Ops(share_operations::OpsArgs),
+    /// List who changed a file, and when; it had the state before each at the seq that is told.
+    Log(share_operations::LogArgs),
+    /// Undo what a client, a user or a time did to a share, and keep what all others did since. It
+    /// can be undone.
+    Repair(share_operations::RepairArgs),
 }
 
 #[derive(Debug, Args)]
@@ -190,6 +197,9 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Ls(args) => share_files::ls(session, &args)?,
         Verb::Cat(args) => share_files::cat(session, &args)?,
         Verb::Restore(args) => return share_files::restore(session, &args),
+        Verb::Ops(args) => share_operations::ops(session, &args)?,
+        Verb::Log(args) => share_operations::log(session, &args)?,
+        Verb::Repair(args) => return share_operations::repair(session, &args),
     }
     Ok(ExitCode::Done)
 }

@@ -184,11 +184,8 @@ fn about(one: &Operation) -> String {
 }
 
 pub fn repair(session: &Session, args: &RepairArgs) -> anyhow::Result<ExitCode> {
-    let body = RepairShare {
-        undo: args.undo.clone(),
-        follow: args.follow.clone(),
-        dry_run: args.dry_run,
-    };
+    let body =
+        RepairShare { undo: args.undo.clone(), follow: args.follow.clone(), dry_run: args.dry_run };
     let repair = session.client()?.repair_share(&args.name, &body)?;
     session.answer(&repair, show)?;
     if repair.undone == 0 && repair.kept == 0 {

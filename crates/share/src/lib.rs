@@ -64,7 +64,7 @@ pub use operations::create::{Create, Special};
 pub use operations::rename::Place;
 pub use past::Past;
 pub use path::{FilePath, PathError};
-pub use paths::{Naming, OperationPaths, Paths, find, join};
+pub use paths::{Naming, OperationPaths, Paths};
 pub use permission::{Access, Credentials};
 pub use restore::{Effect, Restore, RestoreError, Restored, Told, restore};
 pub use share::{Opening, PresentTree, Share, ShareSpec, Statistics};

@@ -46,6 +46,12 @@ impl<'a> FilePath<'a> {
         &self.0
     }
 
+    /// The directory that it is in; none of the top.
+    pub fn parent(&self) -> Option<FilePath<'a>> {
+        let (_, above) = self.0.split_last()?;
+        Some(FilePath(above.to_vec()))
+    }
+
     /// The object that a tree has there.
     ///
     /// # Errors

@@ -7,12 +7,10 @@ use format::share::inode::FileKind;
 use format::share::operation::Procedure;
 use units::{FileId, Inode};
 
-use crate::attributes::Attributes;
 use crate::directory;
 use crate::error::Result;
 use crate::operation_log::Logged;
 use crate::source::Source;
-use crate::tree::Tree;
 
 /// Names that are kept in memory: about 100 MiB.
 const NAMES_MAX: usize = 1 << 20;
@@ -104,19 +102,6 @@ pub fn join(mut path: Vec<u8>, name: &[u8]) -> Vec<u8> {
     }
     path.extend_from_slice(name);
     path
-}
-
-/// The object of a path from the top; symbolic links are objects like others.
-///
-/// # Errors
-/// `NotFound`, `NotDirectory`, `NameTooLong`, `Invalid`; those of reading.
-pub fn find<T: Tree>(tree: &T, path: &[u8]) -> Result<Attributes> {
-    let root = crate::permission::Credentials::root();
-    let mut at = tree.attributes(tree.top()?)?;
-    for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
-        at = tree.look_up(&root, at.id, name)?;
-    }
-    Ok(at)
 }
 
 /// The names of objects that operations are about: those that they have now, and of objects that

@@ -30,41 +30,46 @@ pub(crate) struct Named<T>(pub(crate) T);
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = Refusal;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
-        let media_type = request.headers().get(CONTENT_TYPE).map(|v| v.to_str().unwrap_or(""));
-        let refused = || {
-            // Only a script that this server let in can send this type; a form of another site
-            // cannot.
-            Refusal::new(ProblemKind::MediaType, "the body is not application/json")
-                .with_hint("send the header Content-Type: application/json")
-        };
-        let is_untyped = media_type.is_none();
-        if !media_type.is_none_or(is_json) {
-            return Err(refused());
-        }
-        let patience =
-            request.extensions().get().map_or(HTTP_PATIENCE, |Patience(patience)| *patience);
-        let reading = tokio::time::timeout(patience, Bytes::from_request(request, state));
-        let Ok(read) = reading.await else {
-            let text = format!("the body did not come within {patience:?}");
-            return Err(Refusal::new(ProblemKind::TooSlow, text));
-        };
-        let mut bytes = read.map_err(too_large)?;
-        if bytes.is_empty() {
-            // Nothing was said: as if no field were given.
-            bytes = Bytes::from_static(b"{}");
-        } else if is_untyped {
-            return Err(refused());
-        }
-        if bytes.trim_ascii_start().first() == Some(&b'[') {
-            // The decoder would take the values of an array for the fields in their order.
-            return Err(Refusal::malformed("the body: an array, expected an object", None));
-        }
-        match serde_json::from_slice(&bytes) {
+    async fn from_request(request: Request, _: &S) -> Result<Self, Refusal> {
+        match serde_json::from_slice(&json_body(request).await?) {
             Ok(body) => Ok(Body(body)),
             Err(error) => Err(Refusal::malformed(format!("the body: {error}"), None)),
         }
     }
+}
+
+/// The bytes of a JSON body.
+async fn json_body(request: Request) -> Result<Bytes, Refusal> {
+    let media_type = request.headers().get(CONTENT_TYPE).map(|v| v.to_str().unwrap_or(""));
+    let refused = || {
+        // Only a script that this server let in can send this type; a form of another site
+        // cannot.
+        Refusal::new(ProblemKind::MediaType, "the body is not application/json")
+            .with_hint("send the header Content-Type: application/json")
+    };
+    let is_untyped = media_type.is_none();
+    if !media_type.is_none_or(is_json) {
+        return Err(refused());
+    }
+    let patience = request.extensions().get().map_or(HTTP_PATIENCE, |Patience(patience)| *patience);
+    let reading = tokio::time::timeout(patience, Bytes::from_request(request, &()));
+    let Ok(read) = reading.await else {
+        let text = format!("the body did not come within {patience:?}");
+        return Err(Refusal::new(ProblemKind::TooSlow, text));
+    };
+    let bytes = read.map_err(too_large)?;
+    if bytes.is_empty() {
+        // Nothing was said: as if no field were given.
+        return Ok(Bytes::from_static(b"{}"));
+    }
+    if is_untyped {
+        return Err(refused());
+    }
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        // The decoder would take the values of an array for the fields in their order.
+        return Err(Refusal::malformed("the body: an array, expected an object", None));
+    }
+    Ok(bytes)
 }
 
 /// Refuses a change that names no setting: a body that was forgotten is no success.

@@ -36,6 +36,8 @@ pub(super) fn change<T>(
         wait_for: &wait_for,
     };
     let done = work(&changer);
-    volume.flush_while(&goes_on)?;
+    if share.statistics().operations != number {
+        volume.flush_while(&goes_on)?;
+    }
     Ok(done)
 }

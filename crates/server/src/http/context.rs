@@ -1,8 +1,8 @@
 //! The state that every handler can reach, and the questions that several of them ask of it.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::{ListQuery, ProblemKind};
@@ -132,17 +132,18 @@ impl Context {
         work: impl FnOnce(&Context) -> Answer<T> + Send + 'static,
     ) -> Answer<T> {
         let (context, caller) = (self.clone(), guard::caller());
-        let work = move || match caller {
-            Some(caller) => volume::on_behalf_of(&caller.0, || work(&context)),
-            None => work(&context),
-        };
-        match tokio::task::spawn_blocking(work).await {
-            Ok(answer) => answer,
-            Err(error) => {
-                tracing::error!(%error, "a request panicked");
-                Err(Refusal::new(ProblemKind::Internal, "the server made a mistake; see its log"))
-            }
-        }
+        let slot = Arc::new(Mutex::new(None));
+        let answer = Arc::clone(&slot);
+        let work: Box<dyn FnOnce() + Send> = Box::new(move || {
+            let done = match caller {
+                Some(caller) => volume::on_behalf_of(&caller.0, || work(&context)),
+                None => work(&context),
+            };
+            *answer.lock().expect("nobody panics with it") = Some(done);
+        });
+        where_it_may_wait(work).await;
+        let answer = slot.lock().expect("nobody panics with it").take();
+        answer.unwrap_or_else(|| Err(panicked()))
     }
 
     /// The same of work that deletes something.
@@ -220,6 +221,18 @@ impl Context {
             }
         })
     }
+}
+
+/// Runs work on a thread of its own kind. It is boxed, or a task of each type of work would be
+/// compiled.
+async fn where_it_may_wait(work: Box<dyn FnOnce() + Send>) {
+    if let Err(error) = tokio::task::spawn_blocking(work).await {
+        tracing::error!(%error, "a request panicked");
+    }
+}
+
+fn panicked() -> Refusal {
+    Refusal::new(ProblemKind::Internal, "the server made a mistake; see its log")
 }
 
 /// How long a client that has just disconnected may take to be gone.

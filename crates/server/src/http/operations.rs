@@ -1,11 +1,11 @@
 //! The operation log of shares: who changed what and when, and the history of one file.
 
 use ::share::{
-    Cause, CauseKind, ErrorKind, Logged, Naming, OperationPaths, Past, Procedure, ViewBlocks, Wait,
+    Cause, CauseKind, Logged, Naming, OperationPaths, Past, Procedure, Tree, ViewBlocks, Wait,
 };
 use api::{API_PREFIX, Operation, OperationsQuery, Time, VersionsOfQuery, path_text};
 use axum::extract::State;
-use units::{FileId, Moment};
+use units::{FileId, Moment, WallTime};
 
 use super::answer::{Answer, Listed};
 use super::ask::{Asked, Named};
@@ -34,11 +34,8 @@ pub(super) async fn list(
         .engine(move |context| {
             let opened = open(context, &name)?;
             let selection = selection(&query, &opened)?;
-            let mut take = |logged: &Logged, naming: &mut Naming<'_, _>| {
-                selection.takes(logged, naming)
-            };
             let newest = query.next.unwrap_or(u64::MAX);
-            let found = newest_first(&opened, (newest, limit), selection.since(), &mut take);
+            let found = newest_first(&opened, (newest, limit), &mut Wanted::Selected(&selection));
             let (entries, next) = found.map_err(|error| refusal(error, &name, b"/"))?;
             let next = next.map(|next| {
                 let fields = serde_json::to_value(&query).expect("plain values serialise");
@@ -109,11 +106,8 @@ pub(super) async fn versions_of(
             let mut file = named_file(&past, &bytes).map_err(refused)??;
             // Operations after that moment are not of its past.
             let newest = past.state().operation;
-            let mut take = |logged: &Logged, _: &mut Naming<'_, _>| {
-                Ok(logged.number() <= newest && file.goes_back(logged))
-            };
             let from = query.next.unwrap_or(newest);
-            let found = newest_first(&opened, (from, limit), Default::default(), &mut take);
+            let found = newest_first(&opened, (from, limit), &mut Wanted::Of(&mut file, newest));
             let (entries, next) = found.map_err(refused)?;
             let next = next.map(|next| {
                 let path = in_url(&query.path);
@@ -159,13 +153,12 @@ impl NamedFile {
                 let target = record.target.expect("records were verified");
                 let is_to = is_named(target.directory, &logged.new_name);
                 let is_from = is_named(record.object, &logged.name);
+                // With another name of its own it is the same object.
                 let is_own = other.is_some() && other == self.object;
                 if is_to {
                     self.object = target.victim;
                 } else if is_from {
                     self.object = other;
-                } else if is_own {
-                    // It had another name before.
                 }
                 is_to || is_from || is_own
             }
@@ -180,27 +173,52 @@ impl NamedFile {
     }
 }
 
-/// Tells the operations that are taken, from a number on downwards; and where the next page begins.
-/// `take` is asked of all newer ones too.
+/// The operations that are told.
+enum Wanted<'a> {
+    /// Those that are selected.
+    Selected(&'a Selection),
+    /// Those on a file, from a number on downwards.
+    Of(&'a mut NamedFile, u64),
+}
+
+impl Wanted<'_> {
+    /// Whether an operation is told. It is asked of each, from the newest on.
+    fn has<T: Tree>(
+        &mut self,
+        logged: &Logged,
+        naming: &mut Naming<'_, T>,
+    ) -> ::share::Result<bool> {
+        match self {
+            Wanted::Selected(selection) => selection.takes(logged, naming),
+            Wanted::Of(file, newest) => Ok(logged.number() <= *newest && file.goes_back(logged)),
+        }
+    }
+
+    fn since(&self) -> WallTime {
+        match self {
+            Wanted::Selected(selection) => selection.since(),
+            Wanted::Of(..) => WallTime::EPOCH,
+        }
+    }
+}
+
+/// Tells the operations that are wanted, from a number on downwards; and where the next page begins.
 fn newest_first(
     opened: &Opened,
     (newest, limit): (u64, usize),
-    since: units::WallTime,
-    take: &mut dyn FnMut(
-        &Logged,
-        &mut Naming<'_, ::share::Moment<'_>>,
-    ) -> ::share::Result<bool>,
+    wanted: &mut Wanted<'_>,
 ) -> ::share::Result<(Vec<Operation>, Option<u64>)> {
     let (_, past) = opened.open_to_read(&Moment::Latest)?;
     let tree = past.tree(Wait::May);
     let mut naming = Naming::new(&tree);
     let log = opened.share().operation_log();
+    let since = wanted.since();
     let oldest = log.block_since(since)?;
     let mut told = Vec::new();
     for block in (oldest..=*log.blocks().end()).rev() {
         let operations = match log.operations(block) {
             // The window went on meanwhile.
-            Err(error) if error.kind == ErrorKind::Corrupt && block < *opened.share().operation_log().blocks().start() => break,
+            Err(_) if block < *opened.share().operation_log().blocks().start() => break,
             operations => operations?,
         };
         for logged in operations.iter().rev() {
@@ -208,7 +226,7 @@ fn newest_first(
             if logged.record.time < since {
                 return Ok((told, None));
             }
-            if !take(logged, &mut naming)? || logged.number() > newest {
+            if !wanted.has(logged, &mut naming)? || logged.number() > newest {
                 continue;
             }
             if told.len() == limit {

@@ -2,9 +2,7 @@
 
 use ::share::repair::{self, Change, Dependent, Follow, Plan, Reason};
 use ::share::{CauseKind, Error, ErrorKind, Logged, Naming, Tree, Wait};
-use api::{
-    DependentOperation, ProblemKind, RepairChange, RepairShare, ShareRepair, path_text,
-};
+use api::{DependentOperation, ProblemKind, RepairChange, RepairShare, ShareRepair, path_text};
 use axum::Json;
 use axum::extract::State;
 use units::Moment;
@@ -111,9 +109,8 @@ fn plan(
             log.operations(block)?.iter().rev().for_each(|logged| naming.see(logged));
         }
     }
-    let mut named = |logged: &Logged| {
-        Ok(logged.number() <= newest && selection.takes(logged, &mut naming)?)
-    };
+    let mut named =
+        |logged: &Logged| Ok(logged.number() <= newest && selection.takes(logged, &mut naming)?);
     let plan = repair::plan(opened.share(), &moments, &mut named, follow)?;
     let told = told(&plan, &mut naming)?;
     Ok((plan, told))

@@ -15,8 +15,9 @@ use super::answer::Refusal;
 use super::context::Context;
 use super::guard::{Caller, Door};
 use super::{
-    document, file_diff, files, groups, guard, health, history, import, jobs, marks, model, pool,
-    rename, restores, schedules, shares, targets, together, trace, trash, versions, volumes,
+    document, file_diff, files, groups, guard, health, history, import, jobs, marks, model,
+    operations, pool, rename, repairs, restores, schedules, shares, targets, together, trace,
+    trash, versions, volumes,
 };
 use crate::token::Token;
 
@@ -51,6 +52,9 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(files::file))
         .routes(routes!(file_diff::diff))
         .routes(routes!(restores::create))
+        .routes(routes!(operations::list))
+        .routes(routes!(operations::versions_of))
+        .routes(routes!(repairs::create))
         .routes(routes!(targets::list))
         .routes(routes!(targets::change))
         .routes(routes!(trash::list))

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use ::share::{CauseKind, Logged, Naming, Procedure, Source};
+use ::share::{CauseKind, Logged, Naming, Procedure, Tree};
 use ::volume::Volume;
 use units::{Moment, Network, WallTime};
 
@@ -28,8 +28,7 @@ enum Condition {
     Path(Vec<u8>),
     Glob(Vec<u8>),
     Procedures(Vec<Procedure>),
-    From(u64),
-    To(u64),
+    Numbers(u64, u64),
     Cause(CauseKind, u64),
 }
 
@@ -83,23 +82,27 @@ impl Selection {
             value.parse().map_err(|_| wrong(format!("`{value:.64}` is no number")))
         };
         self.0.push(match (key, operator) {
-            ("client", "=") => Condition::Client(value.parse().map_err(
-                |e: units::NetworkError| Refusal::malformed(e.message, e.hint),
-            )?),
-            ("uid", "=") => Condition::Uid(u32::try_from(number()?).map_err(|_| {
-                wrong(format!("`{value:.64}` is no user: they go to 4294967295"))
-            })?),
+            ("client", "=") => Condition::Client(
+                value
+                    .parse()
+                    .map_err(|e: units::NetworkError| Refusal::malformed(e.message, e.hint))?,
+            ),
+            ("uid", "=") => {
+                Condition::Uid(u32::try_from(number()?).map_err(|_| {
+                    wrong(format!("`{value:.64}` is no user: they go to 4294967295"))
+                })?)
+            }
             ("time", ">=") => Condition::Since(time_of(value, volume)?),
             ("time", "<=") => Condition::Until(time_of(value, volume)?),
             ("path", "=") => Condition::Path(absolute(value)?),
             ("path", "~") => Condition::Glob(absolute(value)?),
             ("op", "=") => Condition::Procedures(procedures(value)?),
             ("number", "=") => {
-                self.0.push(Condition::From(number()?));
-                Condition::To(number()?)
+                let number = number()?;
+                Condition::Numbers(number, number)
             }
-            ("number", ">=") => Condition::From(number()?),
-            ("number", "<=") => Condition::To(number()?),
+            ("number", ">=") => Condition::Numbers(number()?, u64::MAX),
+            ("number", "<=") => Condition::Numbers(0, number()?),
             ("repair", "=") => Condition::Cause(CauseKind::Repair, number()?),
             ("restore", "=") => Condition::Cause(CauseKind::Restore, number()?),
             _ => return Err(wrong(format!("`{key:.64}{operator}` is no condition"))),
@@ -122,7 +125,7 @@ impl Selection {
     }
 
     /// Whether an operation is selected.
-    pub(super) fn takes<T: Source>(
+    pub(super) fn takes<T: Tree>(
         &self,
         logged: &Logged,
         naming: &mut Naming<'_, T>,
@@ -154,8 +157,7 @@ impl Condition {
             Condition::Since(time) => record.time >= *time,
             Condition::Until(time) => record.time <= *time,
             Condition::Procedures(procedures) => procedures.contains(&record.procedure),
-            Condition::From(number) => record.number >= *number,
-            Condition::To(number) => record.number <= *number,
+            Condition::Numbers(first, last) => (*first..=*last).contains(&record.number),
             Condition::Cause(kind, number) => {
                 record.cause.is_some_and(|cause| (cause.kind, cause.number) == (*kind, *number))
             }
@@ -265,11 +267,10 @@ mod tests {
     #[test]
     fn conditions_have_and_between_them() {
         let of = |text| terms(text).expect("an expression");
-        assert_eq!(of("uid=1 and time >= -2h AND path~\"/my docs/*\""), [
-            "uid=1",
-            "time>=-2h",
-            "path~\"/my docs/*\""
-        ]);
+        assert_eq!(
+            of("uid=1 and time >= -2h AND path~\"/my docs/*\""),
+            ["uid=1", "time>=-2h", "path~\"/my docs/*\""]
+        );
         assert_eq!(of("path=\"/a and b\""), ["path=\"/a and b\""]);
         for text in ["", "and", "uid=1 and", "and uid=1", "uid=1 and and uid=2", "path=\"a"] {
             terms(text).expect_err(text);

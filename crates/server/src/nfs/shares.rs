@@ -178,7 +178,8 @@ impl Shares {
         is_due
     }
 
-    /// Closes moments that nobody used for a while, and shares that are gone for good.
+    /// Closes moments that nobody used for a while, and shares that are gone for good, and lets go
+    /// of operation logs that the window has left.
     pub(crate) fn purge(&self) {
         // The map is locked for no longer than to look: to ask a volume and to close a moment take
         // locks of their own.
@@ -194,6 +195,16 @@ impl Shares {
             let idle = |moment: &OpenMoment| now.duration_since(moment.used) >= IDLE_MAX;
             let closed: Vec<_> = share.moments.lock().extract_if(.., |_, m| idle(m)).collect();
             drop(closed);
+            // Records of what cannot be opened any more go with it.
+            let oldest = share.volume().info().map(|info| info.oldest.time);
+            let forgotten = match oldest {
+                Ok(oldest) => share.share.forget_log_before(oldest),
+                Err(error) => Err(Error::from(error)),
+            };
+            if let Err(error) = forgotten {
+                let name = share.volume().name();
+                tracing::warn!(share = %name, error = %answer_words(&error), "its log stays");
+            }
         }
     }
 }

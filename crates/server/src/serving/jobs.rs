@@ -298,6 +298,8 @@ impl<R: Asked> Jobs<R> {
         until: Option<Instant>,
         work: impl FnOnce(&mut JobReport<R>) + Send + 'static,
     ) {
+        // Boxed: of tasks of each type of work one would be compiled.
+        let work: Work<R> = Box::new(work);
         let (threads, end) = match kind {
             Kind::Look => return run_on_thread(ticket, None, work),
             Kind::Change => (&self.changing, GivenUp::All),
@@ -320,6 +322,8 @@ impl<R: Asked> Jobs<R> {
     }
 }
 
+type Work<R> = Box<dyn FnOnce(&mut JobReport<R>) + Send>;
+
 /// Whether that much is given up.
 fn is_given_up(given_up: &watch::Receiver<GivenUp>, much: GivenUp) -> bool {
     // A session that is gone wants nothing either.
@@ -331,7 +335,7 @@ async fn run_in_turn<R: Asked>(
     mut ticket: Ticket<R>,
     threads: Arc<Semaphore>,
     (mut given_up, end, until): (watch::Receiver<GivenUp>, GivenUp, Option<Instant>),
-    work: impl FnOnce(&mut JobReport<R>) + Send + 'static,
+    work: Work<R>,
 ) {
     tokio::select! {
         biased;
@@ -362,7 +366,7 @@ async fn passed(until: Option<Instant>) {
 fn run_on_thread<R: Asked>(
     mut ticket: Ticket<R>,
     right: Option<OwnedSemaphorePermit>,
-    work: impl FnOnce(&mut JobReport<R>) + Send + 'static,
+    work: Work<R>,
 ) {
     tokio::task::spawn_blocking(move || {
         let _right = right;

@@ -12,6 +12,7 @@ mod refusals;
 mod rename;
 mod schedules;
 mod share_files;
+mod share_operations;
 mod shares;
 mod starting;
 mod trash;

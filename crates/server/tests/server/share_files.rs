@@ -18,7 +18,7 @@ use crate::fixture::{Fixture, kind, problem};
 const NOW: WallTime = WallTime::from_nanos(1_790_000_000_000_000_000);
 
 /// A server of a share, `home`, that nobody uses.
-fn home() -> Fixture {
+pub fn home() -> Fixture {
     let mut fixture = Fixture::new();
     let home = CreateShare { name: "home".to_owned(), ..CreateShare::default() };
     fixture.client.create_share(&home).expect("made");
@@ -27,8 +27,17 @@ fn home() -> Fixture {
 }
 
 /// Changes the share in the server's place, which has not opened it; its seq then.
-fn change<'d>(
+pub fn change<'d>(
     fixture: &Fixture,
+    change: impl FnOnce(&mut Transaction<'_, 'd, VolumeBlocks>, &Caller<'_>, FileId),
+) -> String {
+    change_as(fixture, 1, change)
+}
+
+/// The same as a client.
+pub fn change_as<'d>(
+    fixture: &Fixture,
+    client: u128,
     change: impl FnOnce(&mut Transaction<'_, 'd, VolumeBlocks>, &Caller<'_>, FileId),
 ) -> String {
     let volume = fixture.server().pool().volume("home").expect("home");
@@ -37,7 +46,7 @@ fn change<'d>(
     let opening = Opening { incarnation: 1, cache_blocks_max: 64 };
     let share = Share::open(VolumeBlocks::new(volume), opening).expect("opened");
     let root = Credentials::root();
-    let caller = Caller { user: &root, client: 1, xid: 1, arguments_crc: 0, now, cause: None };
+    let caller = Caller { user: &root, client, xid: 1, arguments_crc: 0, now, cause: None };
     let mut transaction = share.begin(Wait::May).expect("usable");
     let top = transaction.top().expect("a top");
     change(&mut transaction, &caller, top);
@@ -50,7 +59,7 @@ fn mode(mode: u16) -> SetAttributes {
 }
 
 /// A file with bytes.
-fn file<'d>(
+pub fn file<'d>(
     transaction: &mut Transaction<'_, 'd, VolumeBlocks>,
     caller: &Caller<'_>,
     directory: FileId,
@@ -71,13 +80,13 @@ fn tree(fixture: &Fixture, path: &str, at: &str) -> Vec<FileEntry> {
     page.entries
 }
 
-fn names(fixture: &Fixture, path: &str, at: &str) -> Vec<String> {
+pub fn names(fixture: &Fixture, path: &str, at: &str) -> Vec<String> {
     let mut names: Vec<String> = tree(fixture, path, at).into_iter().map(|e| e.name).collect();
     names.sort();
     names
 }
 
-fn bytes(fixture: &Fixture, path: &str, at: Option<&str>) -> Vec<u8> {
+pub fn bytes(fixture: &Fixture, path: &str, at: Option<&str>) -> Vec<u8> {
     let query = FileQuery { path: path.to_owned(), at: at.map(str::to_owned) };
     let mut all = Vec::new();
     fixture
