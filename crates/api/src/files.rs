@@ -135,8 +135,8 @@ pub struct FileQuery {
 pub struct RestoreFiles {
     /// The moment.
     pub from: String,
-    /// The path, from the top, of all that is put back. A byte that is no UTF-8 is `\xHH`, and a backslash
-    /// `\\`.
+    /// The path, from the top, of all that is put back. A byte that is no UTF-8 is `\xHH`, and a
+    /// backslash `\\`.
     #[schema(example = "/docs", pattern = "^/[a-z0-9]{1,32}$")]
     pub path: String,
     /// Another path at which it is put. There may be nothing, or, for a directory, a directory,
