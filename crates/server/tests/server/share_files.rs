@@ -393,8 +393,10 @@ fn paths_that_differ_between_two_moments_are_listed() {
     assert_eq!(changes, ["created", "changed", "removed"]);
     restore(&fixture, &body);
     let (left, _) = diff(&then, None, None);
-    let written = ("/docs/letter", "changed");
-    assert!(left.iter().all(|one| (&*one.path, &*one.change) == written), "{left:?}");
+    // It is another object than then.
+    let mut changes: Vec<_> = left.iter().map(|one| (&*one.path, &*one.change)).collect();
+    changes.sort_unstable();
+    assert_eq!(changes, [("/docs/gone", "created"), ("/docs/gone", "removed")]);
 
     let clone =
         CreateClone { name: "twin".to_owned(), at: Some(latest.clone()), ..CreateClone::default() };
