@@ -15,6 +15,7 @@ mod schedules;
 mod scrub;
 mod serving;
 mod share_files;
+mod share_operations;
 mod shares;
 mod traces;
 mod trash;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use ::share::{CauseKind, Logged, Naming, Procedure, Tree};
 use ::volume::Volume;
-use units::{Moment, Network, WallTime};
+use units::{Moment, Network, Seq, WallTime};
 
 use super::answer::{Answer, Refusal};
 use super::context::moment;
@@ -22,14 +22,40 @@ pub(super) struct Selection(Vec<Condition>);
 enum Condition {
     Client(Network),
     Uid(u32),
-    Since(WallTime),
-    Until(WallTime),
+    Since(When),
+    Until(When),
     /// It, or something below it.
     Path(Vec<u8>),
     Glob(Vec<u8>),
     Procedures(Vec<Procedure>),
     Numbers(u64, u64),
     Cause(CauseKind, u64),
+}
+
+/// A moment among operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    Time(WallTime),
+    /// Between transactions: after the write with this number.
+    Seq(Seq),
+}
+
+impl When {
+    /// Whether an operation was done at that moment or later.
+    fn is_before(self, logged: &Logged) -> bool {
+        match self {
+            When::Time(time) => logged.record.time >= time,
+            When::Seq(seq) => logged.record.seq_before >= seq,
+        }
+    }
+
+    /// Whether an operation was done at that moment or earlier.
+    fn is_after(self, logged: &Logged) -> bool {
+        match self {
+            When::Time(time) => logged.record.time <= time,
+            When::Seq(seq) => logged.record.seq_before < seq,
+        }
+    }
 }
 
 /// The procedures that change something, by name.
@@ -92,8 +118,8 @@ impl Selection {
                     wrong(format!("`{value:.64}` is no user: they go to 4294967295"))
                 })?)
             }
-            ("time", ">=") => Condition::Since(time_of(value, volume)?),
-            ("time", "<=") => Condition::Until(time_of(value, volume)?),
+            ("time", ">=") => Condition::Since(when(value, volume)?),
+            ("time", "<=") => Condition::Until(when(value, volume)?),
             ("path", "=") => Condition::Path(absolute(value)?),
             ("path", "~") => Condition::Glob(absolute(value)?),
             ("op", "=") => Condition::Procedures(procedures(value)?),
@@ -113,7 +139,7 @@ impl Selection {
     /// The time before which nothing is selected.
     pub(super) fn since(&self) -> WallTime {
         let times = self.0.iter().filter_map(|condition| match condition {
-            Condition::Since(time) => Some(*time),
+            Condition::Since(When::Time(time)) => Some(*time),
             _ => None,
         });
         times.max().unwrap_or_default()
@@ -154,8 +180,8 @@ impl Condition {
             }
             // Commands do all as root, and are named by what they are.
             Condition::Uid(uid) => record.cause.is_none() && record.origin.uid == *uid,
-            Condition::Since(time) => record.time >= *time,
-            Condition::Until(time) => record.time <= *time,
+            Condition::Since(when) => when.is_before(logged),
+            Condition::Until(when) => when.is_after(logged),
             Condition::Procedures(procedures) => procedures.contains(&record.procedure),
             Condition::Numbers(first, last) => (*first..=*last).contains(&record.number),
             Condition::Cause(kind, number) => {
@@ -199,14 +225,15 @@ fn terms(text: &str) -> Answer<Vec<String>> {
     Ok(terms)
 }
 
-/// The time of a moment; later than all there is if it is in the future.
-fn time_of(text: &str, volume: &Volume) -> Answer<WallTime> {
+/// A moment: a time, which may be in the future and before all there is; or a place in the history.
+fn when(text: &str, volume: &Volume) -> Answer<When> {
     match moment(text)? {
-        Moment::At(time) => Ok(time),
+        Moment::At(time) => Ok(When::Time(time)),
         Moment::Ago(span) => {
-            Ok(WallTime::from_nanos(volume.now().as_nanos().saturating_sub(span.0)))
+            let now = volume.now().as_nanos();
+            Ok(When::Time(WallTime::from_nanos(now.saturating_sub(span.0))))
         }
-        other => Ok(volume.resolve(&other)?.time),
+        other => Ok(When::Seq(volume.resolve(&other)?.seq)),
     }
 }
 

@@ -100,6 +100,12 @@ fn operations_are_listed_from_the_newest_on_and_by_conditions() {
     let since = OperationsQuery { since: text(&all[4].time.to_string()), ..Default::default() };
     let expected = all.iter().filter(|one| one.time >= all[4].time).count();
     assert_eq!(count(since), expected);
+    // Moments in the history lie between what was written together.
+    for (from, count) in [(0, 13), (5, 8), (9, 4)] {
+        let before = all[12 - from].seq_before;
+        assert_eq!(with(&format!("time>=seq:{before}")), count);
+        assert_eq!(with(&format!("time<=seq:{before}")), 13 - count);
+    }
     assert_eq!(with("client=10.0.0.7 and op=WRITE"), 2);
     assert_eq!(with("path~*/RE* AND uid=0"), 2);
     assert_eq!(with("path=\"/docs/READ ME\""), 2);

@@ -36,7 +36,7 @@ use world::World;
 /// Actions of a run.
 const ACTIONS: usize = 250;
 /// Seeds of the fixed set.
-const SEEDS: u64 = 30;
+const SEEDS: u64 = 16;
 /// Seeds beyond it that once found a bug.
 const REGRESSIONS: [u64; 11] = [41, 43, 55, 74, 81, 331, 50007, 50217, 60003, 60552, 70372];
 
