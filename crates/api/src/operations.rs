@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::Time;
+use crate::{Time, Would};
 
 /// An operation that changed a share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -153,6 +153,8 @@ pub struct ShareRepair {
     pub changes_total: u64,
     /// Bytes that differ.
     pub bytes: u64,
+    /// Of a dry run: the changes, in words.
+    pub would: Vec<Would>,
 }
 
 /// An operation that stands on others that were to be undone.

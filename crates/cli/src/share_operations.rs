@@ -11,7 +11,7 @@ use units::Moment;
 
 use crate::moment;
 use crate::output::{Align, count, human, pairs, table};
-use crate::session::{Session, say};
+use crate::session::{Session, say, tell};
 
 /// Operations of a page.
 const PAGE: usize = 10_000;
@@ -190,14 +190,13 @@ pub fn repair(session: &Session, args: &RepairArgs) -> anyhow::Result<ExitCode> 
     session.answer(&repair, show)?;
     if repair.undone == 0 && repair.kept == 0 {
         say("no operation is as it was named");
-        return Ok(ExitCode::Done);
     }
     let more = repair.changes_total - repair.changes.len() as u64;
     if more > 0 {
         say(&format!("{} more", count(more, "change")));
     }
     match repair.number {
-        _ if args.dry_run => say("nothing was changed (--dry-run)"),
+        _ if args.dry_run => tell(&repair.would),
         None => say("nothing had to be changed"),
         Some(number) => {
             say(&format!("to undo: hindsight share repair {} --undo repair={number}", args.name));
@@ -223,7 +222,7 @@ fn show(repair: &ShareRepair) -> String {
     ];
     shown.extend(repair.number.map(|number| ("number", number.to_string())));
     let mut text = pairs(&shown);
-    if !repair.changes.is_empty() {
+    if !repair.changes.is_empty() && !repair.dry_run {
         let heading = [("CHANGE", Align::Left), ("BYTES", Align::Right), ("PATH", Align::Left)];
         let row = |one: &api::RepairChange| {
             let bytes = one.bytes.map(|bytes| bytes.to_string()).unwrap_or_default();

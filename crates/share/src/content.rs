@@ -87,6 +87,33 @@ fn read_bytes(source: &dyn Source, slab: u64, at: u64, buffer: &mut [u8]) -> Res
     Ok(())
 }
 
+/// How many of a file's blocks are no holes; content in the inode is one, unless it is zeros.
+///
+/// # Errors
+/// Those of reading.
+pub(crate) fn count_data(
+    source: &dyn Source,
+    inode: &InodeBlock,
+    first: u64,
+    count: u64,
+) -> Result<u64> {
+    let slabs = match &inode.content {
+        Content::Slabs(slabs) => slabs,
+        Content::Inline(inline) => {
+            let is_data = first == 0 && inline.iter().any(|byte| *byte != 0);
+            return Ok(u64::from(is_data));
+        }
+        _ => return Ok(0),
+    };
+    let mut data = 0;
+    for (level, from, count) in by_level(first, count) {
+        if slabs[level] != 0 {
+            data += source.count_data(slabs[level] + from, count)?;
+        }
+    }
+    Ok(data)
+}
+
 /// The parts of a run of a file's blocks by level: level, first block, how many.
 pub fn by_level(first: u64, count: u64) -> impl Iterator<Item = (usize, u64, u64)> {
     let end = first + count;

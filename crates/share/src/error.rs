@@ -128,6 +128,16 @@ pub struct TooSmall {
     pub most: usize,
 }
 
+/// A moment that is needed is not in history.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("bytes or records of then are not in the history any more (its window or granularity)")]
+pub struct NotKept;
+
+/// The fault of a moment that is not kept.
+pub(crate) fn not_kept() -> Error {
+    Error::with_source(ErrorKind::NotFound, NotKept)
+}
+
 impl Error {
     /// A fault with its cause.
     pub fn with_source(kind: ErrorKind, source: impl StdError + Send + Sync + 'static) -> Error {

@@ -56,7 +56,7 @@ pub use blocks::{
 };
 pub use changer::Changer;
 pub use difference::{Difference, differences};
-pub use error::{Damage, Error, ErrorKind, Lack, Result, TooSmall};
+pub use error::{Damage, Error, ErrorKind, Lack, NotKept, Result, TooSmall};
 pub use moment::Moment;
 pub use on_volume::{ViewBlocks, VolumeBlocks};
 pub use operation_log::{At, Logged, OperationLog};

@@ -2,11 +2,11 @@
 
 use format::share::log::{LogBlock, log_block};
 use format::share::operation::{Operation, Procedure, Target};
-use format::share::place::LOG_BLOCKS;
+use format::share::place::{FILE_BYTES_MAX, LOG_BLOCKS};
 use units::{FileId, Seq, WallTime};
 
 use crate::blocks::Present;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, not_kept};
 use crate::share::Share;
 
 /// A record, with its names.
@@ -34,15 +34,17 @@ impl Logged {
         self.record.number
     }
 
-    /// Whether it has the parts that its procedure needs.
+    /// Whether it has the parts that its procedure needs, and sizes that can be.
     fn is_whole(&self) -> bool {
         let record = &self.record;
+        let end = record.range.map_or(Some(0), |(offset, bytes)| offset.checked_add(bytes));
+        let size = record.before.map_or(0, |before| before.size);
+        if end.is_none_or(|end| end > FILE_BYTES_MAX) || size > FILE_BYTES_MAX {
+            return false;
+        }
         let (has_other, has_before) = (record.other.is_some(), record.before.is_some());
         match record.procedure {
-            Procedure::Write => {
-                let fits = |(offset, bytes): (u64, u64)| offset.checked_add(bytes).is_some();
-                has_before && record.range.is_some_and(fits)
-            }
+            Procedure::Write => has_before && record.range.is_some(),
             Procedure::SetAttributes => has_before,
             Procedure::Create if has_before => has_other && record.range.is_some(),
             Procedure::Create
@@ -128,7 +130,8 @@ impl<P: Present> OperationLog<'_, P> {
         let (mut from, mut to) = (self.first, self.last);
         while from < to {
             let middle = from.midpoint(to);
-            if holds(&self.block(middle)?) {
+            // One that is not there comes before those that are.
+            if self.share.log_block(middle)?.is_some_and(|block| holds(&block)) {
                 to = middle;
             } else {
                 from = middle + 1;
@@ -138,8 +141,10 @@ impl<P: Present> OperationLog<'_, P> {
     }
 
     fn block(&self, number: u64) -> Result<LogBlock> {
-        let missing =
-            || Error::damage(log_block(number), "a block of the operation log is missing");
+        let missing = || match number < *self.share.operation_log().blocks().start() {
+            true => not_kept(),
+            false => Error::damage(log_block(number), "a block of the operation log is missing"),
+        };
         self.share.log_block(number)?.ok_or_else(missing)
     }
 }
@@ -148,38 +153,59 @@ impl<P: Present> OperationLog<'_, P> {
 #[derive(Debug, Default)]
 pub(crate) struct Transactions {
     all: Vec<Span>,
+    /// The last operation before the first of them, and its opening's number.
+    before: Option<(u64, u64)>,
 }
 
 /// The operations of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+struct Span {
     /// The seq of the volume before it.
-    pub before: Seq,
+    before: Seq,
     /// The numbers of its first and last operation.
-    pub operations: (u64, u64),
+    operations: (u64, u64),
+    incarnation: u64,
 }
 
 impl Transactions {
+    /// Takes an operation up that lies before the transactions that are asked for.
+    pub(crate) fn see_before(&mut self, logged: &Logged) {
+        self.before = Some((logged.number(), logged.record.incarnation));
+    }
+
     /// Takes the next operation up.
     pub(crate) fn see(&mut self, logged: &Logged) {
         let (before, number) = (logged.record.seq_before, logged.number());
         match self.all.last_mut() {
             Some(last) if last.before == before => last.operations.1 = number,
-            _ => self.all.push(Span { before, operations: (number, number) }),
+            _ => {
+                let incarnation = logged.record.incarnation;
+                self.all.push(Span { before, operations: (number, number), incarnation });
+            }
         }
     }
 
-    /// The moment before an operation's transaction, and the number of the last operation then.
+    /// The moment before an operation's transaction.
     pub(crate) fn before(&self, operation: u64) -> At {
-        let span = self.all[self.index_of(operation)];
-        At { seq: span.before, operation: span.operations.0 - 1 }
+        let index = self.index_of(operation);
+        let seq = self.all[index].before;
+        let last = match index.checked_sub(1) {
+            Some(last) => Some((self.all[last].operations.1, self.all[last].incarnation)),
+            None => self.before,
+        };
+        match last {
+            Some((operation, incarnation)) => At { seq, operation, incarnation: Some(incarnation) },
+            // Nothing tells what was before the first record that is kept.
+            None => At { seq, operation: self.all[index].operations.0 - 1, incarnation: None },
+        }
     }
 
-    /// The moment after an operation's transaction; `now` is the one after all of them.
+    /// The moment after an operation's transaction; `now` is the seq after all of them.
     pub(crate) fn after(&self, operation: u64, now: Seq) -> At {
         let index = self.index_of(operation);
+        let span = &self.all[index];
         let seq = self.all.get(index + 1).map_or(now, |next| next.before);
-        At { seq, operation: self.all[index].operations.1 }
+        At { seq, operation: span.operations.1, incarnation: Some(span.incarnation) }
     }
 
     fn index_of(&self, operation: u64) -> usize {
@@ -196,4 +222,6 @@ pub struct At {
     pub seq: Seq,
     /// The number of the last operation then.
     pub operation: u64,
+    /// The random number of its opening: numbers of operations repeat after a revert.
+    pub incarnation: Option<u64>,
 }

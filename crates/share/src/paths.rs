@@ -131,7 +131,8 @@ impl<'t, T: Source> Naming<'t, T> {
             _ => return,
         };
         // A file of several names may lose one after the other: any of them will do.
-        if let Some(id) = id {
+        // Beyond that they have no paths.
+        if let Some(id) = id.filter(|_| self.lost.len() < NAMES_MAX) {
             self.lost.entry(id).or_insert(name);
         }
     }

@@ -3,6 +3,7 @@
 //! **The result is the tree after all operations but those that are undone**, in their order. An
 //! operation that is kept and cannot be done without one that is to be undone either keeps that one
 //! (the default), or is undone with it ([`Follow`]); so all that are kept are done as they were.
+//! Only the removal of what would not have been made is left out: it is not there.
 //!
 //! 1. Only what would differ is looked at: names that undone operations made or took, and objects
 //!    that they changed.
@@ -14,63 +15,37 @@ mod apply;
 mod content;
 mod difference;
 mod effects;
+mod kinds;
+mod moments;
+mod steps;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use format::share::place::LOG_FIRST;
-use units::{FileId, Seq};
+use units::{FileId, Seq, WallTime};
 
-use crate::blocks::{Blocks, Present, Wait};
+use crate::blocks::{Blocks, Present};
 use crate::error::{Error, ErrorKind, Result};
 use crate::operation_log::{Logged, OperationLog, Transactions};
 use crate::share::Share;
 
 use effects::touched;
-use world::World;
+use world::{Conflict, World};
 
 pub use apply::{Applied, apply};
 pub use difference::{Change, Difference};
-pub use world::Moments;
+pub use kinds::{Entangled, Follow, Reason};
+pub use moments::Moments;
 
-/// Operations that are undone too, though nobody named them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Follow {
-    /// None: an operation on which another stands is not undone.
-    #[default]
-    Nothing,
-    /// Those that cannot be done without the undone ones: that found their object by an undone
-    /// name, or changed one that would not be there.
-    Names,
-    /// These, and those that wrote over bytes that an undone one wrote.
-    Bytes,
-}
-
-/// The relation by which an operation stands on others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
-    /// The object that it changes would not be there.
-    Object,
-    /// The directory that it makes a name in would not be there.
-    Directory,
-    /// Its name would have another object.
-    NameTaken,
-    /// Its name would not have its object.
-    NameGone,
-    /// The directory that it removes would have entries.
-    NotEmpty,
-    /// It wrote over bytes of theirs, or took a file away whose bytes are at no moment.
-    Bytes,
-}
-
-/// An operation, and why it is undone though nobody named it, or not though somebody did.
+/// An operation, and why it is undone though nobody named it, or another not though somebody did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dependent {
-    /// The operation that is kept.
+    /// The operation that is kept, or follows.
     pub operation: Logged,
     /// The relation.
     pub reason: Reason,
-    /// The operations on which it stands, that were to be undone.
+    /// Operations on which it stands, that were to be undone: some of them, if it follows.
     pub on: BTreeSet<u64>,
 }
 
@@ -83,69 +58,71 @@ pub struct Plan {
     pub kept: BTreeSet<u64>,
     /// The numbers of those that nobody named and are undone.
     pub followed: BTreeSet<u64>,
-    /// The operations that stand on others, and so kept them, or followed them.
+    /// The operations that stand on others, and so kept them, or followed them: the first of them.
     pub dependents: Vec<Dependent>,
     /// The difference to the share as it is.
     pub difference: Difference,
 }
 
-/// The operations that are to be undone: asked of each, from the oldest on.
-pub type Named<'a> = &'a mut dyn FnMut(&Logged) -> Result<bool>;
+/// The operations that are to be undone.
+pub struct Request<'a> {
+    /// None is older.
+    pub since: WallTime,
+    /// Asked of each, from the oldest on.
+    pub named: &'a mut dyn FnMut(&Logged) -> Result<bool>,
+    /// Those that are undone with them.
+    pub follow: Follow,
+    /// Asked at times whether to go on; if not, the plan fails with `Unusable`.
+    pub goes_on: &'a dyn Fn() -> bool,
+}
 
-/// Operations that a transaction has at most: each writes a block of its own.
-const TRANSACTION_MAX: u64 = 8192;
 /// Dependents that are told.
 const DEPENDENTS_MAX: usize = 10_000;
+/// How often operations are played with more of them left out, or fewer.
+const PASSES_MAX: usize = 200;
 
 /// Plans a repair: nothing is changed.
 ///
 /// # Errors
-/// `NotFound` if a moment that is needed is not kept any more; `Corrupt`, `Storage`, `Unusable`.
+/// `NotFound` if a moment that is needed is not kept any more; `Invalid` of operations that cannot
+/// be disentangled; `Corrupt`, `Storage`, `Unusable`.
 pub fn plan<P: Present, B: Blocks>(
     share: &Share<P>,
-    moments: Moments<'_, B>,
-    named: Named<'_>,
-    follow: Follow,
+    moments: &Moments<'_, B>,
+    request: &mut Request<'_>,
 ) -> Result<Plan> {
-    let (now, last) = {
-        let tree = share.tree(Wait::May)?;
-        (share.present().seq(), tree.state().operation)
-    };
-    let history = History { log: share.operation_log(), last };
+    let last = moments.present.state().operation;
+    let log = share.operation_log();
+    let oldest = log.operations(log.block_since(request.since)?)?;
+    let oldest = oldest.first().map_or(0, Logged::number);
+    let history = History { log, last, goes_on: request.goes_on };
     let mut undone = BTreeSet::new();
-    history.each(0, &mut |logged| {
-        if named(logged)? {
+    history.each(oldest, &mut |logged| {
+        if (request.named)(logged)? {
             undone.insert(logged.number());
         }
         Ok(())
     })?;
     let asked = undone.clone();
-    let grown = history.together(&undone, true)?;
+    let follow = request.follow;
     let mut dependents = Vec::new();
+    let grown = history.together(&undone, true)?;
     undone.extend(grown);
-    let mut transactions = Transactions::default();
-    let first = undone.first().copied().unwrap_or(last + 1);
-    history.each(first.saturating_sub(TRANSACTION_MAX), &mut |logged| {
-        transactions.see(logged);
-        Ok(())
-    })?;
-    let world = loop {
-        let world = history.play(&transactions, now, (&undone, follow), moments)?;
+    let transactions = history.transactions(undone.first().copied())?;
+    for _ in 0..PASSES_MAX {
+        let world = history.play(&transactions, (&undone, follow), moments)?;
         if world.conflicts.is_empty() {
-            break world;
+            let difference = difference::between(&world, moments)?;
+            return Ok(Plan {
+                kept: asked.difference(&undone).copied().collect(),
+                followed: undone.difference(&asked).copied().collect(),
+                undone,
+                dependents,
+                difference,
+            });
         }
         let before = undone.len();
-        let conflicts = world.conflicts;
-        for conflict in conflicts {
-            match follow {
-                Follow::Nothing => undone.retain(|number| !conflict.on.contains(number)),
-                _ => drop(undone.insert(conflict.operation.number())),
-            }
-            if dependents.len() < DEPENDENTS_MAX {
-                let world::Conflict { operation, reason, on } = conflict;
-                dependents.push(Dependent { operation, reason, on });
-            }
-        }
+        settle(&mut undone, world.conflicts, follow, &mut dependents);
         let changed = history.together(&undone, follow != Follow::Nothing)?;
         match follow {
             Follow::Nothing => undone.retain(|number| !changed.contains(number)),
@@ -154,30 +131,58 @@ pub fn plan<P: Present, B: Blocks>(
         if undone.len() == before {
             return Err(Error::damage(LOG_FIRST, "records of operations that cannot have been"));
         }
-    };
-    let difference = difference::between(&world, now, moments)?;
-    Ok(Plan {
-        kept: asked.difference(&undone).copied().collect(),
-        followed: undone.difference(&asked).copied().collect(),
-        undone,
-        dependents,
-        difference,
-    })
+    }
+    Err(Error::with_source(ErrorKind::Invalid, Entangled::Chain))
+}
+
+/// Keeps the operations that conflicts stand on, or lets these follow.
+fn settle(
+    undone: &mut BTreeSet<u64>,
+    conflicts: Vec<Conflict>,
+    follow: Follow,
+    dependents: &mut Vec<Dependent>,
+) {
+    for Conflict { operation, reason, on } in conflicts {
+        match follow {
+            Follow::Nothing => {
+                for number in &on {
+                    undone.remove(number);
+                }
+            }
+            _ => {
+                undone.insert(operation.number());
+            }
+        }
+        if dependents.len() < DEPENDENTS_MAX {
+            dependents.push(Dependent { operation, reason, on });
+        }
+    }
 }
 
 /// The operations up to one.
 struct History<'s, P> {
     log: OperationLog<'s, P>,
     last: u64,
+    goes_on: &'s dyn Fn() -> bool,
 }
+
+/// The operations that one sender did to an object in one transaction.
+type Group = (Seq, u128, u32, FileId);
 
 impl<P: Present> History<'_, P> {
     /// Tells of each operation from a number on.
     fn each(&self, first: u64, tell: &mut dyn FnMut(&Logged) -> Result<()>) -> Result<()> {
-        let begin = self.log.block_of(first)?;
-        for block in begin..=*self.log.blocks().end() {
+        let mut number = 0;
+        for block in self.log.block_of(first)?..=*self.log.blocks().end() {
+            if !(self.goes_on)() {
+                return Err(Error::from(ErrorKind::Unusable));
+            }
             for logged in self.log.operations(block)? {
-                if (first..=self.last).contains(&logged.number()) {
+                if logged.number() <= number {
+                    return Err(Error::damage(LOG_FIRST, "numbers of operations that fall"));
+                }
+                number = logged.number();
+                if (first..=self.last).contains(&number) {
                     tell(&logged)?;
                 }
             }
@@ -185,11 +190,43 @@ impl<P: Present> History<'_, P> {
         Ok(())
     }
 
+    /// The first operation of the transaction that an operation is in, as far as it is kept; and
+    /// the one before it.
+    fn begin(&self, operation: u64) -> Result<(u64, Option<Logged>)> {
+        let (mut first, mut seq) = (operation, None);
+        for block in (*self.log.blocks().start()..=self.log.block_of(operation)?).rev() {
+            for logged in self.log.operations(block)?.into_iter().rev() {
+                if logged.number() > operation {
+                    continue;
+                }
+                if *seq.get_or_insert(logged.record.seq_before) != logged.record.seq_before {
+                    return Ok((first, Some(logged)));
+                }
+                first = logged.number();
+            }
+        }
+        Ok((first, None))
+    }
+
+    /// The transactions from that of an operation on.
+    fn transactions(&self, first: Option<u64>) -> Result<Transactions> {
+        let mut transactions = Transactions::default();
+        let Some(first) = first else { return Ok(transactions) };
+        let (first, before) = self.begin(first)?;
+        before.iter().for_each(|logged| transactions.see_before(logged));
+        self.each(first, &mut |logged| {
+            transactions.see(logged);
+            Ok(())
+        })?;
+        Ok(transactions)
+    }
+
     /// The operations that are to be undone together with some that are, and are not (`is_to_grow`);
     /// or that are undone and have to be kept, together with some that are.
     fn together(&self, undone: &BTreeSet<u64>, is_to_grow: bool) -> Result<BTreeSet<u64>> {
-        type Group = (Seq, u128, u32, FileId);
         let mut all = BTreeSet::new();
+        let Some(first) = undone.first() else { return Ok(all) };
+        let (first, _) = self.begin(*first)?;
         let mut groups: BTreeMap<Group, Vec<u64>> = BTreeMap::new();
         let mut transaction = Seq::ZERO;
         let mut settle = |groups: &mut BTreeMap<Group, Vec<u64>>| {
@@ -201,8 +238,6 @@ impl<P: Present> History<'_, P> {
                 }
             }
         };
-        let Some(first) = undone.first() else { return Ok(all) };
-        let first = first.saturating_sub(TRANSACTION_MAX);
         self.each(first, &mut |logged| {
             let record = &logged.record;
             if record.seq_before != transaction {
@@ -222,29 +257,21 @@ impl<P: Present> History<'_, P> {
     fn play<'a, B: Blocks>(
         &self,
         transactions: &'a Transactions,
-        now: Seq,
         (undone, follow): (&BTreeSet<u64>, Follow),
-        moments: Moments<'a, B>,
+        moments: &'a Moments<'a, B>,
     ) -> Result<World<'a, B>> {
-        let mut world = World::new(transactions, now, follow, moments);
+        let mut world = World::new(transactions, follow, moments);
         let Some(first) = undone.first() else { return Ok(world) };
         self.each(*first, &mut |logged| {
-            if undone.contains(&logged.number()) {
-                world.leave_out(logged);
+            if world.is_full() {
                 return Ok(());
             }
-            world.play(logged)
+            match undone.contains(&logged.number()) {
+                true => world.leave_out(logged),
+                false => world.play(logged)?,
+            }
+            Ok(())
         })?;
         Ok(world)
     }
 }
-
-/// The fault of a moment that is not kept.
-pub(crate) fn not_kept() -> Error {
-    Error::with_source(ErrorKind::NotFound, NotKept)
-}
-
-/// A moment that is needed is not in history.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("bytes of then are not in the history any more (its window, or its granularity)")]
-pub struct NotKept;

@@ -183,6 +183,8 @@ impl<P: Present> Share<P> {
         let mut settled = self.settled.write();
         settled.usable = Usable::Not;
         self.cache.clear();
+        // The log may be shorter now.
+        self.log_wanted.store(0, Ordering::Relaxed);
         let ends = read_ends(&self.present)?;
         let same = |root: ShareRoot| ShareRoot { log_hint: 0, ..root };
         require(same(ends.root) == same(self.root), ErrorKind::Stale)?;
@@ -282,6 +284,7 @@ impl<P: Present> Share<P> {
     /// `Corrupt`, `Storage`.
     pub fn log_block(&self, number: u64) -> Result<Option<LogBlock>> {
         let settled = self.settled.read();
+        require(settled.usable != Usable::Not, ErrorKind::Unusable)?;
         if number < settled.last.state.log_first {
             return Ok(None);
         }
@@ -296,9 +299,8 @@ impl<P: Present> Share<P> {
     pub fn forget_log_before(&self, time: WallTime) -> Result<()> {
         let log = self.operation_log();
         let first = log.block_since(time)?;
-        if first >= log.blocks().start() + HINT_BLOCKS {
-            self.log_wanted.store(first, Ordering::Relaxed);
-        }
+        let is_worth = first >= log.blocks().start() + HINT_BLOCKS;
+        self.log_wanted.store(if is_worth { first } else { 0 }, Ordering::Relaxed);
         Ok(())
     }
 

@@ -28,6 +28,7 @@ const DRY_RUNS: &[&[&str]] = &[
     &["share", "set", "home", "--window", "1h", "--metadata", "server"],
     &["share", "delete", "home"],
     &["share", "restore", "home@m", "/", "--to", "/copy"],
+    &["share", "repair", "home", "--undo", "op=MKDIR"],
 ];
 
 /// The verbs whose manual page has the option, as `volume-set`.
@@ -56,6 +57,7 @@ fn every_dry_run_has_one_shape_and_changes_nothing() {
     fixture.ok(&["group", "version", "db"]);
     fixture.ok(&["version", "create", "pg"]);
     fixture.ok(&["mark", "create", "home", "m"]);
+    fixture.ok(&["share", "restore", "home@m", "/", "--to", "/there"]);
     fixture.ok(&["mark", "create", "pg", "m", "--pin"]);
     let state = || {
         let lists: [&[&str]; 6] = [

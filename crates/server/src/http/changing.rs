@@ -3,13 +3,15 @@
 use std::cell::RefCell;
 
 use ::share::{Cause, CauseKind, Changer, VolumeBlocks};
+use api::ProblemKind;
 use volume::RoomWait;
 
-use super::answer::Answer;
+use super::answer::{Answer, Refusal};
 use super::context::Context;
 use crate::nfs::Opened;
 
-/// Changes a share, with waits for room; what was done is flushed afterwards.
+/// Changes a share, with waits for room, as the only command that does; what was done is flushed
+/// afterwards.
 pub(super) fn change<T>(
     context: &Context,
     opened: &Opened,
@@ -17,6 +19,10 @@ pub(super) fn change<T>(
     work: impl FnOnce(&Changer<'_, VolumeBlocks>) -> T,
 ) -> Answer<T> {
     let (share, volume) = (opened.share(), opened.volume());
+    let _command = opened.command().ok_or_else(|| {
+        let text = format!("a restore or a repair of {} is under way", volume.name());
+        Refusal::new(ProblemKind::Busy, text).with_hint("ask again when it is done")
+    })?;
     let goes_on = || context.is_ready() && volume.is_served();
     let number = share.statistics().operations;
     // After each step there is as long a time again for the next lack.

@@ -3,11 +3,11 @@
 use ::share::{
     Cause, CauseKind, Logged, Naming, OperationPaths, Past, Procedure, Tree, ViewBlocks, Wait,
 };
-use api::{API_PREFIX, Operation, OperationsQuery, Time, VersionsOfQuery, path_text};
+use api::{API_PREFIX, Operation, OperationsQuery, ProblemKind, Time, VersionsOfQuery, path_text};
 use axum::extract::State;
 use units::{FileId, Moment, WallTime};
 
-use super::answer::{Answer, Listed};
+use super::answer::{Answer, Listed, Refusal};
 use super::ask::{Asked, Named};
 use super::context::{Context, PAGE_ENTRIES, moment, page_entries};
 use super::files::{bytes_of, in_url, open, path_of, refusal};
@@ -106,6 +106,7 @@ pub(super) async fn versions_of(
             let mut file = named_file(&past, &bytes).map_err(refused)??;
             // Operations after that moment are not of its past.
             let newest = past.state().operation;
+            check_past(&opened, &past, &name)?;
             let from = query.next.unwrap_or(newest);
             let found = newest_first(&opened, (from, limit), &mut Wanted::Of(&mut file, newest));
             let (entries, next) = found.map_err(refused)?;
@@ -117,6 +118,24 @@ pub(super) async fn versions_of(
             Ok(Listed { entries, next })
         })
         .await
+}
+
+/// Refuses a moment whose log is another than that of the present: of before a revert, and not of
+/// what was reverted to.
+fn check_past(opened: &Opened, past: &Past<ViewBlocks>, name: &str) -> Answer<()> {
+    let state = past.state();
+    let log = opened.share().operation_log();
+    let own = log.block_of(state.operation).and_then(|block| log.operations(block));
+    let own = own.map_err(|error| refusal(error, name, b"/"))?;
+    let is_other = |logged: &Logged| {
+        logged.number() == state.operation && logged.record.incarnation != state.incarnation
+    };
+    if own.iter().any(is_other) {
+        let text = "a revert has left that moment, and its operations with it";
+        let hint = format!("clone it: hindsight clone {name}@MOMENT NEW");
+        return Err(Refusal::new(ProblemKind::OutsideWindow, text).with_hint(hint));
+    }
+    Ok(())
 }
 
 /// A name, and the object that has it.
@@ -177,20 +196,26 @@ impl NamedFile {
 enum Wanted<'a> {
     /// Those that are selected.
     Selected(&'a Selection),
-    /// Those on a file, from a number on downwards.
+    /// Those on a file, which had its name after that number.
     Of(&'a mut NamedFile, u64),
 }
 
 impl Wanted<'_> {
-    /// Whether an operation is told. It is asked of each, from the newest on.
+    /// Whether an operation is told, from a number on downwards. It is asked of each, from the
+    /// newest on.
     fn has<T: Tree>(
         &mut self,
         logged: &Logged,
+        newest: u64,
         naming: &mut Naming<'_, T>,
     ) -> ::share::Result<bool> {
+        let is_in_page = logged.number() <= newest;
         match self {
-            Wanted::Selected(selection) => selection.takes(logged, naming),
-            Wanted::Of(file, newest) => Ok(logged.number() <= *newest && file.goes_back(logged)),
+            Wanted::Selected(selection) => Ok(is_in_page && selection.takes(logged, naming)?),
+            // The name goes back through all of them.
+            Wanted::Of(file, own) => {
+                Ok(logged.number() <= *own && file.goes_back(logged) && is_in_page)
+            }
         }
     }
 
@@ -226,7 +251,7 @@ fn newest_first(
             if logged.record.time < since {
                 return Ok((told, None));
             }
-            if !wanted.has(logged, &mut naming)? || logged.number() > newest {
+            if !wanted.has(logged, newest, &mut naming)? {
                 continue;
             }
             if told.len() == limit {

@@ -1,11 +1,18 @@
 //! Repairs of shares: the tree as it would be without some operations.
 
-use ::share::repair::{self, Change, Dependent, Follow, Plan, Reason};
-use ::share::{CauseKind, Error, ErrorKind, Logged, Naming, Tree, Wait};
-use api::{DependentOperation, ProblemKind, RepairChange, RepairShare, ShareRepair, path_text};
+use std::sync::Arc;
+
+use ::share::repair::{self, Change, Dependent, Entangled, Follow, Moments, Plan, Reason, Request};
+use ::share::{
+    Cause, CauseKind, Changer, Error, ErrorKind, Logged, Naming, Past, Tree, ViewBlocks,
+    VolumeBlocks, Wait,
+};
+use api::{
+    DependentOperation, ProblemKind, RepairChange, RepairShare, ShareRepair, Would, path_text,
+};
 use axum::Json;
 use axum::extract::State;
-use units::Moment;
+use units::{Moment, Seq};
 
 use super::answer::{Answer, Refusal};
 use super::ask::{Body, Named};
@@ -18,7 +25,9 @@ use crate::nfs::Opened;
 
 /// Changes, and dependents, that are told.
 const TOLD_MAX: usize = 1000;
-/// How often a repair is planned anew because the share changed meanwhile.
+/// Operations that a dependent is told to stand on.
+const ON_MAX: usize = 100;
+/// How often a repair is planned if the share changes meanwhile.
 const TRIES: usize = 3;
 
 /// Undoes some operations on a share and keeps all others (RFS). What it does is in the history, and
@@ -68,59 +77,125 @@ fn repair(
 ) -> Answer<ShareRepair> {
     let opened = open(context, name)?;
     let selection = Selection::parse(&body.undo, opened.volume())?;
-    let refused = |error: Error| failed(error, name);
-    let moments = |seq| opened.open_moment(&Moment::Seq(seq)).map(|(_, past)| past);
-    let newest = opened.share().statistics().operations;
-    for attempt in 1.. {
-        let before = opened.volume().last_seq();
-        let (plan, mut told) = plan(&opened, &selection, (newest, follow)).map_err(refused)?;
+    let goes_on = || context.is_ready() && opened.volume().is_served();
+    let planning = Planning {
+        opened: &opened,
+        selection: &selection,
+        newest: opened.share().statistics().operations,
+        follow,
+        goes_on: &goes_on,
+    };
+    let told = |mut told: ShareRepair, before: Seq| {
         (told.share, told.dry_run, told.before) = (name.to_owned(), body.dry_run, before.0);
-        if body.dry_run || plan.difference.changes.is_empty() {
-            return Ok(told);
+        told
+    };
+    let before = opened.volume().last_seq();
+    if body.dry_run {
+        let (_, _, planned) = planning.plan(None).map_err(|error| failed(error, name))?;
+        let would = planned.changes.iter().map(|change| would(name, change)).collect();
+        return Ok(told(ShareRepair { would, ..planned }, before));
+    }
+    let done = change(context, &opened, CauseKind::Repair, |changer| planning.apply(changer))?;
+    done.map(|repair| told(repair, before)).map_err(|(error, is_begun, number)| {
+        let refusal = failed(error, name);
+        if !is_begun {
+            return refusal;
         }
-        let applied = change(context, &opened, CauseKind::Repair, |changer| {
-            (changer.cause.number, repair::apply(&plan.difference, changer, &moments))
-        })?;
-        match applied {
-            (number, Ok(_)) => {
-                told.number = Some(number);
-                return Ok(told);
+        let hint = format!(
+            "a part was done: `--undo repair={number}` undoes that; the same again does the rest"
+        );
+        refusal.with_hint(hint)
+    })
+}
+
+/// All that a repair is planned by.
+struct Planning<'a> {
+    opened: &'a Opened,
+    selection: &'a Selection,
+    /// The last operation that may be named.
+    newest: u64,
+    follow: Follow,
+    goes_on: &'a dyn Fn() -> bool,
+}
+
+/// The present that a plan is of.
+type Present = (Arc<Past<ViewBlocks>>, Seq);
+
+impl Planning<'_> {
+    fn moment(&self, seq: Seq) -> ::share::Result<Arc<Past<ViewBlocks>>> {
+        self.opened.open_moment(&Moment::Seq(seq)).map(|(_, past)| past)
+    }
+
+    /// Plans the repair; what one of that number has done already is undone by the plan, and done
+    /// again as far as it is still to be done.
+    fn plan(&self, own: Option<u64>) -> ::share::Result<(Present, Plan, ShareRepair)> {
+        let present = self.opened.present()?;
+        let at = |seq| self.moment(seq);
+        let moments = Moments { present: Arc::clone(&present.0), seq: present.1, at: &at };
+        let tree = present.0.tree(Wait::May);
+        let mut naming = Naming::new(&tree);
+        let since = self.selection.since();
+        let log = self.opened.share().operation_log();
+        if self.selection.has_paths() {
+            for block in (log.block_since(since)?..=*log.blocks().end()).rev() {
+                log.operations(block)?.iter().rev().for_each(|logged| naming.see(logged));
             }
-            (_, Err(error)) if error.kind == ErrorKind::NotSync && attempt < TRIES => {}
-            (_, Err(error)) => return Err(refused(error)),
         }
+        let own = own.map(|number| Cause { kind: CauseKind::Repair, number });
+        let mut named = |logged: &Logged| {
+            if own.is_some() && logged.record.cause == own {
+                return Ok(true);
+            }
+            Ok(logged.number() <= self.newest && self.selection.takes(logged, &mut naming)?)
+        };
+        let (follow, goes_on) = (self.follow, self.goes_on);
+        let mut request = Request { since, named: &mut named, follow, goes_on };
+        let plan = repair::plan(self.opened.share(), &moments, &mut request)?;
+        let told = told(&plan, &mut naming, self.newest)?;
+        Ok((present, plan, told))
     }
-    unreachable!("the last try returns")
+
+    /// Plans and does it, again if the share changed meanwhile. An error has the number of it, and
+    /// says whether a part was done.
+    fn apply(
+        &self,
+        changer: &Changer<'_, VolumeBlocks>,
+    ) -> Result<ShareRepair, (Error, bool, u64)> {
+        let number = changer.cause.number;
+        let mut is_begun = false;
+        for attempt in 1.. {
+            let failed = |error, is_begun| (error, is_begun, number);
+            let planned = self.plan(is_begun.then_some(number));
+            let ((present, seq), plan, mut told) = planned.map_err(|e| failed(e, is_begun))?;
+            let at = |seq| self.moment(seq);
+            let moments = Moments { present, seq, at: &at };
+            let before = self.opened.share().statistics().operations;
+            let applied = repair::apply(&plan.difference, changer, &moments, self.goes_on);
+            // Others' operations are counted too: then it is only asked for nothing.
+            is_begun |= self.opened.share().statistics().operations != before;
+            match applied {
+                Ok(_) => {
+                    told.number = is_begun.then_some(number);
+                    return Ok(told);
+                }
+                Err(error) if error.kind == ErrorKind::NotSync && attempt < TRIES => {}
+                Err(error) => return Err(failed(error, is_begun)),
+            }
+        }
+        unreachable!("the last try returns")
+    }
 }
 
-/// Plans a repair of the operations up to one; and how it is told.
-fn plan(
-    opened: &Opened,
-    selection: &Selection,
-    (newest, follow): (u64, Follow),
-) -> ::share::Result<(Plan, ShareRepair)> {
-    let moments = |seq| opened.open_moment(&Moment::Seq(seq)).map(|(_, past)| past);
-    let (_, past) = opened.open_to_read(&Moment::Latest)?;
-    let tree = past.tree(Wait::May);
-    let mut naming = Naming::new(&tree);
-    let log = opened.share().operation_log();
-    if selection.has_paths() {
-        for block in log.blocks().rev() {
-            log.operations(block)?.iter().rev().for_each(|logged| naming.see(logged));
-        }
-    }
-    let mut named =
-        |logged: &Logged| Ok(logged.number() <= newest && selection.takes(logged, &mut naming)?);
-    let plan = repair::plan(opened.share(), &moments, &mut named, follow)?;
-    let told = told(&plan, &mut naming)?;
-    Ok((plan, told))
-}
-
-fn told<T: Tree>(plan: &Plan, naming: &mut Naming<'_, T>) -> ::share::Result<ShareRepair> {
+fn told<T: Tree>(
+    plan: &Plan,
+    naming: &mut Naming<'_, T>,
+    newest: u64,
+) -> ::share::Result<ShareRepair> {
     let mut dependents = Vec::new();
     for Dependent { operation: logged, reason, on } in plan.dependents.iter().take(TOLD_MAX) {
         let paths = naming.of_operation(logged)?;
-        let (reason, on) = (words(*reason).to_owned(), on.iter().copied().collect());
+        let on = on.iter().take(ON_MAX).copied().collect();
+        let reason = words(*reason).to_owned();
         dependents.push(DependentOperation { operation: operation(logged, &paths), reason, on });
     }
     let all = &plan.difference.changes;
@@ -133,13 +208,14 @@ fn told<T: Tree>(plan: &Plan, naming: &mut Naming<'_, T>) -> ::share::Result<Sha
         dry_run: false,
         number: None,
         before: 0,
-        undone: plan.undone.len() as u64,
-        kept: plan.kept.len() as u64,
+        undone: plan.undone.range(..=newest).count() as u64,
+        kept: plan.kept.range(..=newest).count() as u64,
         followed: plan.followed.len() as u64,
         dependents,
         changes: all.iter().take(TOLD_MAX).map(changed).collect(),
         changes_total: all.len() as u64,
         bytes: bytes.sum(),
+        would: Vec::new(),
     })
 }
 
@@ -152,6 +228,20 @@ fn changed(change: &Change) -> RepairChange {
         Change::Set(_) => ("set", None),
     };
     RepairChange { change: word.to_owned(), path: path_text(change.path()), bytes }
+}
+
+fn would(share: &str, change: &RepairChange) -> Would {
+    let path = &change.path;
+    let (action, text) = match (&change.change[..], change.bytes) {
+        ("restored", _) => ("restore", format!("{path} would be restored")),
+        ("removed", _) => ("remove", format!("{path} would be removed")),
+        ("renamed", _) => ("rename", format!("{path} would be another object")),
+        ("written", bytes) => {
+            ("write", format!("{} bytes of {path} would be written", bytes.unwrap_or_default()))
+        }
+        _ => ("set", format!("attributes of {path} would be set")),
+    };
+    Would::new(action, format!("{share} {path}"), text)
 }
 
 fn words(reason: Reason) -> &'static str {
@@ -167,7 +257,7 @@ fn words(reason: Reason) -> &'static str {
 
 fn failed(error: Error, name: &str) -> Refusal {
     match (error.kind, &error.source) {
-        (ErrorKind::NotFound, Some(source)) => {
+        (ErrorKind::NotFound, Some(source)) if !source.is::<volume::Error>() => {
             let text = format!("{name} cannot be repaired so: {source}");
             Refusal::new(ProblemKind::OutsideWindow, text)
                 .with_hint("name later operations, with time>=")
@@ -177,9 +267,8 @@ fn failed(error: Error, name: &str) -> Refusal {
             let hint = "ask again: what was done of it stays, and the rest is done then";
             Refusal::new(ProblemKind::Busy, text).with_hint(hint)
         }
-        (ErrorKind::Invalid, None) => {
-            let text = "a directory would come into itself: name more operations, or fewer";
-            Refusal::new(ProblemKind::Invalid, text)
+        (ErrorKind::Invalid, Some(source)) if source.is::<Entangled>() => {
+            Refusal::new(ProblemKind::Invalid, format!("{name} cannot be repaired so: {source}"))
         }
         _ => refusal(error, name, b"/"),
     }

@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use ::share::{CauseKind, Logged, Naming, Procedure, Tree};
 use ::volume::Volume;
+use api::ProblemKind;
 use units::{Moment, Network, Seq, WallTime};
 
 use super::answer::{Answer, Refusal};
-use super::context::moment;
 use super::files::bytes_of;
 
 const FORMS: &str = "conditions are KEY=VALUE with `and` between them: client, uid, time>=, time<=, \
@@ -72,8 +72,8 @@ pub(super) const PROCEDURES: [(&str, Procedure); 10] = [
     ("WRITE", Procedure::Write),
 ];
 
-fn wrong(text: String) -> Refusal {
-    Refusal::malformed(text, Some(FORMS.to_owned()))
+fn wrong(text: impl Into<String>) -> Refusal {
+    Refusal::new(ProblemKind::Invalid, text).with_hint(FORMS)
 }
 
 impl Selection {
@@ -88,7 +88,12 @@ impl Selection {
             let Some((operator, value)) = found else {
                 return Err(wrong(format!("`{term:.200}` is no condition")));
             };
-            selection.add(key.trim(), operator, value.trim().trim_matches('"'), volume)?;
+            let value = value.trim();
+            let plain = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+            if plain.is_none() && value.contains(char::is_whitespace) {
+                return Err(wrong(format!("`{term:.200}`: a value with blanks goes in quotes")));
+            }
+            selection.add(key.trim(), operator, plain.unwrap_or(value), volume)?;
         }
         if selection.0.is_empty() {
             return Err(wrong("no operation is named".to_owned()));
@@ -108,11 +113,9 @@ impl Selection {
             value.parse().map_err(|_| wrong(format!("`{value:.64}` is no number")))
         };
         self.0.push(match (key, operator) {
-            ("client", "=") => Condition::Client(
-                value
-                    .parse()
-                    .map_err(|e: units::NetworkError| Refusal::malformed(e.message, e.hint))?,
-            ),
+            ("client", "=") => {
+                Condition::Client(value.parse().map_err(|e: units::NetworkError| wrong(e.message))?)
+            }
             ("uid", "=") => {
                 Condition::Uid(u32::try_from(number()?).map_err(|_| {
                     wrong(format!("`{value:.64}` is no user: they go to 4294967295"))
@@ -219,7 +222,7 @@ fn terms(text: &str) -> Answer<Vec<String>> {
     for term in words.split(|word| word.eq_ignore_ascii_case("and")) {
         match term {
             [] => return Err(wrong("a condition is missing".to_owned())),
-            term => terms.push(term.join("")),
+            term => terms.push(term.join(" ")),
         }
     }
     Ok(terms)
@@ -227,7 +230,7 @@ fn terms(text: &str) -> Answer<Vec<String>> {
 
 /// A moment: a time, which may be in the future and before all there is; or a place in the history.
 fn when(text: &str, volume: &Volume) -> Answer<When> {
-    match moment(text)? {
+    match text.parse().map_err(|e: units::MomentError| wrong(e.message))? {
         Moment::At(time) => Ok(When::Time(time)),
         Moment::Ago(span) => {
             let now = volume.now().as_nanos();
@@ -254,7 +257,8 @@ fn procedures(text: &str) -> Answer<Vec<Procedure>> {
         found.map(|(_, procedure)| *procedure).ok_or_else(|| {
             let names: Vec<&str> = PROCEDURES.iter().map(|(name, _)| *name).collect();
             let hint = format!("there are {}", names.join(", "));
-            Refusal::malformed(format!("`{name:.64}` changes nothing"), Some(hint))
+            let text = format!("`{name:.64}` changes nothing");
+            Refusal::new(ProblemKind::Invalid, text).with_hint(hint)
         })
     };
     text.split(',').map(one).collect()

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use env::{Entropy, Rank, RankedMutex, RealEntropy};
@@ -44,6 +45,17 @@ pub(crate) struct Opened {
     share: Share<VolumeBlocks>,
     earlier: Earlier,
     moments: RankedMutex<BTreeMap<Seq, OpenMoment>>,
+    /// Whether a command changes it: a restore or a repair.
+    is_commanded: AtomicBool,
+}
+
+/// The right to change a share by a command: one at a time has it.
+pub(crate) struct Command<'o>(&'o AtomicBool);
+
+impl Drop for Command<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 /// A moment that is open.
@@ -99,7 +111,12 @@ impl Shares {
             opened => opened,
         }?;
         let earlier = Earlier::of(&share, volume.now());
-        let opened = Arc::new(Opened { share, earlier, moments: RankedMutex::default() });
+        let opened = Arc::new(Opened {
+            share,
+            earlier,
+            moments: RankedMutex::default(),
+            is_commanded: AtomicBool::new(false),
+        });
         let before = self.opened.lock().insert(volume.id(), Arc::clone(&opened));
         assert!(before.is_none(), "nobody else opens shares");
         Ok(opened)
@@ -222,6 +239,12 @@ impl Opened {
         &self.share
     }
 
+    /// The right to change it by a command, unless another has it.
+    pub(crate) fn command(&self) -> Option<Command<'_>> {
+        let was = self.is_commanded.swap(true, Ordering::Acquire);
+        (!was).then(|| Command(&self.is_commanded))
+    }
+
     /// The calls of the last minutes before it was opened.
     pub(crate) fn earlier(&self) -> &Earlier {
         &self.earlier
@@ -275,6 +298,16 @@ impl Opened {
         }
         let view = self.volume().view(moment).map_err(no_such_moment)?;
         Ok((Moment::Latest, Arc::new(Past::open(ViewBlocks(view), PAST_CACHE_BLOCKS)?)))
+    }
+
+    /// The present, opened for its asker alone, and its seq.
+    ///
+    /// # Errors
+    /// Those of opening.
+    pub(crate) fn present(&self) -> Result<(Arc<Past<ViewBlocks>>, Seq)> {
+        let view = self.volume().view(&Moment::Latest).map_err(no_such_moment)?;
+        let seq = view.resolved().seq;
+        Ok((Arc::new(Past::open(ViewBlocks(view), PAST_CACHE_BLOCKS)?), seq))
     }
 
     /// The moment of a handle, opened if it is not. That may wait for a device.

@@ -125,12 +125,20 @@ fn operations_are_listed_from_the_newest_on_and_by_conditions() {
     }
     let whole = OperationsQuery { path: text("/docs"), ..Default::default() };
     assert_eq!(paged, ops(&fixture, &whole));
-    for wrong in
-        ["", "uid", "uid=x", "uid=5000000000", "size=3", "op=READ", "client=here", "time>=-5x"]
-    {
+    for wrong in [
+        "",
+        "uid",
+        "uid=x",
+        "uid=5000000000",
+        "size=3",
+        "op=READ",
+        "client=here",
+        "time>=-5x",
+        "path=/a b",
+    ] {
         let query = OperationsQuery { conditions: text(wrong), ..Default::default() };
         let error = fixture.client.operations("home", &query).map(drop);
-        assert_eq!(kind(error), ProblemKind::Malformed, "{wrong}");
+        assert_eq!(kind(error), ProblemKind::Invalid, "{wrong}");
     }
     let missing = fixture.client.operations("nothing", &OperationsQuery::default()).map(drop);
     assert_eq!(kind(missing), ProblemKind::NotFound);
@@ -225,8 +233,8 @@ fn repairs_that_are_not_possible_are_refused() {
             .repair_share("home", &RepairShare { undo: undo.to_owned(), follow, dry_run: false })
     };
     for (undo, follow, expected) in [
-        ("", None, ProblemKind::Malformed),
-        ("everything", None, ProblemKind::Malformed),
+        ("", None, ProblemKind::Invalid),
+        ("everything", None, ProblemKind::Invalid),
         ("uid=0", Some("reads"), ProblemKind::Invalid),
         ("uid=0", Some("all"), ProblemKind::Invalid),
     ] {

@@ -1,23 +1,32 @@
 //! Doing a repair: content of files that are there, then objects that come back, beside the tree,
-//! and at last the names, all in one transaction if it has room for them.
+//! and at last the names.
+//!
+//! 1. Names that hang together change in one transaction; what goes through the stage leaves it in
+//!    the same. So at any time the stage holds nothing but objects that come back.
+//! 2. Each step finds what it changes as the plan saw it, or nothing is changed by it.
 
 use std::collections::BTreeMap;
 
+use format::share::inode::FileKind;
 use units::FileId;
 
-use super::difference::{FileChange, NameChange, PIECE_BYTES, Restored, changed_since, read_at};
-use super::{Difference, Moments};
+use super::content::Piece;
+use super::difference::{Difference, FileChange, PIECE_BYTES, Restored};
+use super::kinds::Entangled;
+use super::moments::{Moments, steps};
+use super::steps::{changed_since, parts};
 use crate::attributes::SetAttributes;
 use crate::blocks::{Blocks, Present, Wait};
 use crate::changer::Changer;
-use crate::error::{ErrorKind, Result, require};
+use crate::error::{Error, ErrorKind, Result, require};
 use crate::operations::create::{Create, Special};
-use crate::operations::rename::Place;
 use crate::permission::Credentials;
 use crate::source::Source;
-use crate::transaction::{Caller, Transaction};
+use crate::transaction::Transaction;
 use crate::tree::Tree;
-use format::share::inode::FileKind;
+
+/// Parts of the names that are tried in one transaction.
+const PARTS_MAX: usize = 1000;
 
 /// A repair that was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,18 +39,19 @@ pub struct Applied {
     pub names: u64,
 }
 
-/// Does a repair as it was planned.
+/// Does a repair as it was planned, as long as `goes_on`.
 ///
 /// # Errors
 /// `NotSync` if somebody changed what it changes since the plan: plan again. Then, and after
-/// every other error, a part of it may have been done: a repair with the same operations does the
-/// rest, and one of the cause undoes what was done. Those of planning and of writing.
+/// every other error, a part of it may have been done: all of that has the cause. `Unusable` if it
+/// is not to go on. Those of planning and of writing.
 pub fn apply<P: Present, B: Blocks>(
     difference: &Difference,
     changer: &Changer<'_, P>,
-    moments: Moments<'_, B>,
+    moments: &Moments<'_, B>,
+    goes_on: &dyn Fn() -> bool,
 ) -> Result<Applied> {
-    let mut applying = Applying { changer, moments, applied: Applied::default() };
+    let mut applying = Applying { changer, moments, goes_on, applied: Applied::default() };
     for file in &difference.files {
         applying.change_file(file)?;
     }
@@ -50,27 +60,24 @@ pub fn apply<P: Present, B: Blocks>(
     }
     let stage = applying.make_stage()?;
     let done = applying.restore_and_name(difference, stage);
-    applying.remove_stage(stage)?;
+    let removed = applying.remove_stage(stage);
     done?;
+    removed?;
     Ok(applying.applied)
 }
 
 struct Applying<'a, P, B> {
     changer: &'a Changer<'a, P>,
-    moments: Moments<'a, B>,
+    moments: &'a Moments<'a, B>,
+    goes_on: &'a dyn Fn() -> bool,
     applied: Applied,
 }
 
-/// One change of a name. Names in the stage are numbers.
-#[derive(Clone, Debug)]
-enum Step<'a> {
-    Out(&'a NameChange, u64),
-    In(u64, FileId, &'a [u8]),
-    Link(FileId, FileId, &'a [u8]),
-    Drop(u64, bool),
-}
-
 impl<P: Present, B: Blocks> Applying<'_, P, B> {
+    fn check(&self) -> Result<()> {
+        require((self.goes_on)(), ErrorKind::Unusable)
+    }
+
     fn change_file(&mut self, file: &FileChange) -> Result<()> {
         let mut last = file.operation;
         let resize = file.size.map(|size| SetAttributes { size: Some(size), ..Default::default() });
@@ -94,29 +101,34 @@ impl<P: Present, B: Blocks> Applying<'_, P, B> {
         })
     }
 
-    /// Copies a piece of a file as it was into a file; the last operation that does it.
+    /// Copies a piece of a file as it was into a file that an operation changed last, or into a new
+    /// one, which is all zeros; the last operation that does it.
     fn copy(
         &mut self,
         (from, to): (FileId, FileId),
         mut last: Option<u64>,
-        (start, end, at): (u64, u64, Option<crate::operation_log::At>),
+        (start, end, at): Piece,
     ) -> Result<u64> {
         let step = (self.changer.share.write_bytes_max() as u64).min(PIECE_BYTES);
         let mut offset = start;
         while offset < end {
+            self.check()?;
             let next = end.min((offset / step + 1) * step);
             let mut bytes = vec![0; (next - offset) as usize];
-            if let Some(at) = at {
-                read_at(self.moments, (from, at), offset, &mut bytes)?;
-            }
+            self.moments.read((from, at), offset, &mut bytes)?;
+            let is_hole = last.is_none() && bytes.iter().all(|byte| *byte == 0);
             let bytes = &bytes[..];
-            last = Some(self.changer.change(|transaction, caller| {
-                if let Some(last) = last {
-                    require_last(transaction, to, last)?;
-                }
-                Ok(transaction.write(caller, to, offset, bytes)?.operation)
-            })?);
-            self.applied.bytes += next - offset;
+            if !is_hole {
+                let is_new = last.is_none();
+                let done = self.changer.change(|transaction, caller| {
+                    if let Some(last) = last {
+                        require_last(transaction, to, last)?;
+                    }
+                    Ok(transaction.write(caller, to, offset, bytes)?.operation)
+                })?;
+                last = Some(done).filter(|_| !is_new);
+                self.applied.bytes += next - offset;
+            }
             offset = next;
         }
         Ok(last.unwrap_or_default())
@@ -132,15 +144,17 @@ impl<P: Present, B: Blocks> Applying<'_, P, B> {
         })
     }
 
+    /// Nobody can take the name before: it cannot be guessed.
     fn stage_name(&self) -> Vec<u8> {
-        format!(".repair-{}", self.changer.cause.number).into_bytes()
+        let number = self.changer.cause.number;
+        let mark = self.changer.share.sign(&[b"repair", &number.to_le_bytes()[..]].concat());
+        format!(".repair-{number}-{mark:016x}").into_bytes()
     }
 
-    /// Removes it, with what a repair that failed left in it.
+    /// Removes it, with objects that came back and did not get their names.
     fn remove_stage(&self, stage: FileId) -> Result<()> {
         let name = self.stage_name();
-        let left = self.listed(stage)?;
-        for name in &left {
+        for name in &self.listed(stage)? {
             self.changer.change(|transaction, caller| {
                 match transaction.remove(caller, stage, name) {
                     Err(error) if error.kind == ErrorKind::IsDirectory => {
@@ -171,27 +185,31 @@ impl<P: Present, B: Blocks> Applying<'_, P, B> {
     fn restore_and_name(&mut self, difference: &Difference, stage: FileId) -> Result<()> {
         let mut made = BTreeMap::new();
         for (index, object) in difference.restored.iter().enumerate() {
+            self.check()?;
             made.insert(object.id, (self.restore(object, stage, index as u64)?, index as u64));
         }
-        self.applied.restored = made.len() as u64;
-        let steps = steps(difference, &made);
-        let mut done = 0;
-        while done < steps.len() {
-            let from = done;
-            done += self.changer.change(|transaction, caller| {
-                let mut count = 0;
-                for step in &steps[from..] {
-                    match step.apply(transaction, caller, stage) {
-                        Err(error) if error.kind == ErrorKind::TransactionFull && count > 0 => {
-                            break;
-                        }
-                        applied => applied?,
-                    }
-                    count += 1;
+        let parts = parts(&difference.names, &made);
+        let (mut rest, mut most) = (&parts[..], PARTS_MAX);
+        while !rest.is_empty() {
+            self.check()?;
+            let (some, after) = rest.split_at(most.min(rest.len()));
+            let done = self.changer.change(|transaction, caller| {
+                let mut steps = some.iter().flatten();
+                steps.try_for_each(|step| step.apply(transaction, caller, stage))
+            });
+            match done {
+                Ok(()) => rest = after,
+                // It left nothing: fewer at a time.
+                Err(error) if error.kind == ErrorKind::TransactionFull && some.len() > 1 => {
+                    most = some.len() / 2;
                 }
-                Ok(count)
-            })?;
+                Err(error) if error.kind == ErrorKind::TransactionFull => {
+                    return Err(Error::with_source(ErrorKind::Invalid, Entangled::Names));
+                }
+                Err(error) => return Err(error),
+            }
         }
+        self.applied.restored = made.len() as u64;
         self.applied.names = difference.names.len() as u64;
         Ok(())
     }
@@ -202,7 +220,7 @@ impl<P: Present, B: Blocks> Applying<'_, P, B> {
         let name = name.as_bytes();
         let mut target = Vec::new();
         if object.kind == FileKind::Symlink {
-            let past = super::difference::open(self.moments, object.base)?;
+            let past = self.moments.open(object.base)?;
             target = past.tree(Wait::May).read_link(object.id)?;
         }
         let (major, minor) = object.device;
@@ -226,9 +244,12 @@ impl<P: Present, B: Blocks> Applying<'_, P, B> {
             Ok(transaction.make_node(caller, stage, name, &none, special)?.id)
         })?;
         if object.kind == FileKind::File {
-            let there = object.pieces.iter().filter(|(.., at)| at.is_some());
-            for piece in there {
-                self.copy((object.id, made), None, *piece)?;
+            for (start, end, at) in object.pieces.iter().filter(|(.., at)| at.is_some()) {
+                for (start, end) in steps(*start, *end) {
+                    if self.moments.has_data((object.id, *at), start, end)? {
+                        self.copy((object.id, made), None, (start, end, *at))?;
+                    }
+                }
             }
         }
         let size = Some(object.size).filter(|_| object.kind == FileKind::File);
@@ -241,96 +262,11 @@ impl<P: Present, B: Blocks> Applying<'_, P, B> {
 }
 
 /// Fails unless an operation was the last to change an object.
-fn require_last<P: Present>(
+pub(super) fn require_last<P: Present>(
     transaction: &Transaction<'_, '_, P>,
     id: FileId,
     last: u64,
 ) -> Result<()> {
-    let found = transaction.object(id).map_err(|error| match error.kind {
-        ErrorKind::Stale => changed_since(),
-        _ => error,
-    })?;
+    let found = transaction.object(id).map_err(changed_since)?;
     require(found.operation == last, ErrorKind::NotSync)
-}
-
-/// The steps from the names as they are to those as they would be: all that change go out of the
-/// tree, those that are to be come in, and what is left goes.
-fn steps<'a>(difference: &'a Difference, made: &BTreeMap<FileId, (FileId, u64)>) -> Vec<Step<'a>> {
-    let first = made.len() as u64;
-    let mut steps = Vec::new();
-    // The names in the stage that objects have there.
-    let mut staged: BTreeMap<FileId, Vec<(u64, bool)>> = BTreeMap::new();
-    staged.extend(made.iter().map(|(old, (_, number))| (*old, vec![(*number, false)])));
-    for (change, number) in difference.names.iter().zip(first..) {
-        let Some((id, kind)) = change.from else { continue };
-        steps.push(Step::Out(change, number));
-        staged.entry(id).or_default().push((number, kind == FileKind::Directory));
-    }
-    let now = |id: FileId| made.get(&id).map_or(id, |(new, _)| *new);
-    for change in &difference.names {
-        let Some(to) = change.to else { continue };
-        let (directory, name) = (now(change.key.0), &change.key.1[..]);
-        steps.push(match staged.get_mut(&to).and_then(Vec::pop) {
-            Some((number, _)) => Step::In(number, directory, name),
-            None => Step::Link(now(to), directory, name),
-        });
-    }
-    let left: Vec<(u64, bool)> = staged.into_values().flatten().collect();
-    // Directories may hold what goes before them only outside of the stage.
-    steps.extend(left.into_iter().map(|(number, is_directory)| Step::Drop(number, is_directory)));
-    steps
-}
-
-impl Step<'_> {
-    fn apply<P: Present>(
-        &self,
-        transaction: &mut Transaction<'_, '_, P>,
-        caller: &Caller<'_>,
-        stage: FileId,
-    ) -> Result<()> {
-        match *self {
-            Step::Out(change, number) => {
-                let (directory, name) = (change.key.0, &change.key.1[..]);
-                let expected = change.from.map(|(id, _)| id);
-                let found = transaction.look_up(caller.user, directory, name);
-                let is_there = found.is_ok_and(|there| Some(there.id) == expected);
-                require(is_there, ErrorKind::NotSync)?;
-                let number = number.to_string();
-                let to = Place { directory: stage, name: number.as_bytes() };
-                transaction.rename(caller, Place { directory, name }, to)
-            }
-            Step::In(number, directory, name) => {
-                let number = number.to_string();
-                let from = Place { directory: stage, name: number.as_bytes() };
-                require_free(transaction, caller, directory, name)?;
-                transaction.rename(caller, from, Place { directory, name })
-            }
-            Step::Link(id, directory, name) => {
-                require_free(transaction, caller, directory, name)?;
-                transaction.link(caller, id, directory, name).map(drop)
-            }
-            Step::Drop(number, is_directory) => {
-                let name = number.to_string();
-                if is_directory {
-                    transaction.remove_directory(caller, stage, name.as_bytes())
-                } else {
-                    transaction.remove(caller, stage, name.as_bytes())
-                }
-            }
-        }
-    }
-}
-
-/// Fails if a name is there.
-fn require_free<P: Present>(
-    transaction: &Transaction<'_, '_, P>,
-    caller: &Caller<'_>,
-    directory: FileId,
-    name: &[u8],
-) -> Result<()> {
-    match transaction.look_up(caller.user, directory, name) {
-        Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-        Ok(_) => Err(changed_since()),
-    }
 }

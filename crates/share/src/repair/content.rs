@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::operation_log::At;
 
+/// A part of a file: first byte, end, and a moment at which its bytes were in it, or none of zeros.
+pub(crate) type Piece = (u64, u64, Option<At>);
+
 /// The content of a file, by the moments at which its bytes were in it. Bytes of no piece are
 /// zeros.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,12 +14,15 @@ pub(crate) struct Content {
     pub size: u64,
     /// By first byte: the end, and the moment. They do not overlap.
     pieces: BTreeMap<u64, (u64, At)>,
+    /// Ranges that were changed since, by undone operations or others: all else is as it is. By
+    /// first byte, the end.
+    changed: BTreeMap<u64, u64>,
 }
 
 impl Content {
     /// All of a file as it was.
     pub(crate) fn of(size: u64, at: At) -> Content {
-        let mut content = Content { size, pieces: BTreeMap::new() };
+        let mut content = Content { size, ..Content::default() };
         if size > 0 {
             content.pieces.insert(0, (size, at));
         }
@@ -29,6 +35,7 @@ impl Content {
             return;
         }
         let end = offset.saturating_add(bytes);
+        self.change(offset, end);
         self.clear(offset, end);
         self.pieces.insert(offset, (end, at));
         self.size = self.size.max(end);
@@ -36,12 +43,27 @@ impl Content {
 
     /// It was given another size.
     pub(crate) fn resize(&mut self, size: u64) {
+        self.change(size, u64::MAX);
         self.clear(size, u64::MAX);
         self.size = size;
     }
 
-    /// The pieces in order: first byte, end, and the moment, or none of zeros.
-    pub(crate) fn pieces(&self) -> Vec<(u64, u64, Option<At>)> {
+    /// A range was changed, in history or here.
+    pub(crate) fn change(&mut self, from: u64, to: u64) {
+        let (mut start, mut end) = (from, to);
+        let before = self.changed.range(..=from).next_back().filter(|(_, end)| **end >= from);
+        let inside = self.changed.range(from..=to);
+        let joined: Vec<u64> = before.into_iter().chain(inside).map(|(start, _)| *start).collect();
+        for own in joined {
+            if let Some(until) = self.changed.remove(&own) {
+                (start, end) = (start.min(own), end.max(until));
+            }
+        }
+        self.changed.insert(start, end);
+    }
+
+    /// The pieces of the whole in order: first byte, end, and the moment, or none of zeros.
+    pub(crate) fn pieces(&self) -> Vec<Piece> {
         let (mut all, mut next) = (Vec::new(), 0);
         for (&start, &(end, at)) in &self.pieces {
             if next < start {
@@ -54,6 +76,22 @@ impl Content {
             all.push((next, self.size, None));
         }
         all
+    }
+
+    /// The pieces of what was changed.
+    pub(crate) fn changed_pieces(&self) -> Vec<Piece> {
+        let mut found = Vec::new();
+        for (start, end, at) in self.pieces() {
+            let first = self.changed.range(..=start).next_back();
+            let inside = self.changed.range(start + 1..end.max(start + 1));
+            for (&from, &to) in first.into_iter().chain(inside) {
+                let (from, to) = (from.max(start), to.min(end));
+                if from < to {
+                    found.push((from, to, at));
+                }
+            }
+        }
+        found
     }
 
     fn clear(&mut self, from: u64, to: u64) {
@@ -73,5 +111,38 @@ impl Content {
                 self.pieces.insert(to, (end, at));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::Seq;
+
+    use super::Content;
+    use crate::operation_log::At;
+
+    #[test]
+    fn pieces_are_what_was_written_last_and_only_what_changed_is_looked_at() {
+        let at = |operation| At { seq: Seq(operation), operation, incarnation: None };
+        let mut content = Content::of(100, at(1));
+        assert_eq!(content.changed_pieces(), []);
+        content.change(10, 20);
+        content.write(15, 10, at(2));
+        assert_eq!(content.changed_pieces(), [(10, 15, Some(at(1))), (15, 25, Some(at(2)))]);
+        content.resize(50);
+        content.write(80, 10, at(3));
+        let whole = [
+            (0, 15, Some(at(1))),
+            (15, 25, Some(at(2))),
+            (25, 50, Some(at(1))),
+            (50, 80, None),
+            (80, 90, Some(at(3))),
+        ];
+        assert_eq!(content.pieces(), whole);
+        let changed =
+            [(10, 15, Some(at(1))), (15, 25, Some(at(2))), (50, 80, None), (80, 90, Some(at(3)))];
+        assert_eq!(content.changed_pieces(), changed);
+        content.resize(0);
+        assert_eq!((content.pieces(), content.changed_pieces()), (vec![], vec![]));
     }
 }

@@ -4,23 +4,29 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use format::share::inode::{FileKind, InodeBlock};
-use units::{FileId, FileName, Seq, WallTime};
+use units::{FileId, FileName, WallTime};
 
-use super::content::Content;
-use super::not_kept;
-use super::world::{Key, Moments, Object, World};
+use super::content::{Content, Piece};
+use super::effects::Key;
+use super::kinds::Entangled;
+use super::moments::{Moments, has_data, steps};
+use super::world::{Object, World};
 use crate::attributes::{Attributes, SetAttributes, SetTime};
 use crate::blocks::{Blocks, Wait};
 use crate::content;
 use crate::directory;
-use crate::error::{Error, ErrorKind, Result, require};
+use crate::error::{Error, ErrorKind, Result, not_kept};
 use crate::operation_log::At;
-use crate::past::Past;
 use crate::paths::{Paths, join};
 use crate::source::Source;
 
 /// Bytes that are compared, and written, at once.
 pub(crate) const PIECE_BYTES: u64 = 256 << 10;
+/// Times of changes of the content are told by records to that: a transaction has one time by the
+/// clock, and its operations have times that rise.
+const TIME_TOLERANCE_NS: u64 = 1_000_000;
+/// Directories that a path goes through at most.
+const DEPTH_MAX: usize = 4096;
 
 /// One thing that a repair does, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +64,7 @@ pub(crate) struct FileChange {
     pub operation: u64,
     pub size: Option<u64>,
     /// Ranges that differ: first byte, end, and where they are.
-    pub pieces: Vec<(u64, u64, Option<At>)>,
+    pub pieces: Vec<Piece>,
     pub set: Option<SetAttributes>,
 }
 
@@ -70,7 +76,7 @@ pub(crate) struct Restored {
     pub kind: FileKind,
     pub device: (u32, u32),
     pub size: u64,
-    pub pieces: Vec<(u64, u64, Option<At>)>,
+    pub pieces: Vec<Piece>,
     pub set: SetAttributes,
 }
 
@@ -80,41 +86,20 @@ pub(crate) struct NameChange {
     pub key: Key,
     pub from: Option<(FileId, FileKind)>,
     pub to: Option<FileId>,
-}
-
-/// Reads bytes of a file as it was.
-pub(crate) fn read_at<B: Blocks>(
-    moments: Moments<'_, B>,
-    (id, at): (FileId, At),
-    offset: u64,
-    buffer: &mut [u8],
-) -> Result<()> {
-    let past = open(moments, at)?;
-    let tree = past.tree(Wait::May);
-    let inode = object_at(&past, id)?;
-    let count = content::read(&tree, &inode, offset, buffer)?;
-    buffer[count..].fill(0);
-    Ok(())
-}
-
-/// Opens a moment between two transactions, which has to be that very one.
-pub(crate) fn open<B: Blocks>(moments: Moments<'_, B>, at: At) -> Result<Arc<Past<B>>> {
-    let past = moments(at.seq)?;
-    if past.state().operation == at.operation { Ok(past) } else { Err(not_kept()) }
-}
-
-fn object_at<B: Blocks>(past: &Past<B>, id: FileId) -> Result<Arc<InodeBlock>> {
-    let found = past.tree(Wait::May).object(id);
-    found.map_err(|error| if error.kind == ErrorKind::Stale { not_kept() } else { error })
+    /// The operation that changed the object last which loses its last name.
+    pub last: Option<u64>,
+    /// Its path, as it is now.
+    pub path: Vec<u8>,
 }
 
 struct Comparing<'a, 'w, B> {
-    now: &'a Past<B>,
     world: &'a World<'w, B>,
-    moments: Moments<'a, B>,
+    moments: &'a Moments<'a, B>,
     paths: Paths<'a, crate::moment::Moment<'a>>,
     /// The names that objects would have.
     names: BTreeMap<FileId, Key>,
+    /// How many names objects would have, of those that get or lose one.
+    links: BTreeMap<FileId, i64>,
     found: Difference,
 }
 
@@ -125,39 +110,36 @@ struct Comparing<'a, 'w, B> {
 /// of reading.
 pub(crate) fn between<B: Blocks>(
     world: &World<'_, B>,
-    now: Seq,
-    moments: Moments<'_, B>,
+    moments: &Moments<'_, B>,
 ) -> Result<Difference> {
-    if world.entries.is_empty() && world.objects.is_empty() {
-        return Ok(Difference::default());
-    }
-    let past = moments(now)?;
-    let tree = past.tree(Wait::May);
+    let tree = moments.present.tree(Wait::May);
     let placed = world.entries.iter();
     let names = placed.filter_map(|(key, entry)| Some((entry.object?, key.clone()))).collect();
     let mut comparing = Comparing {
-        now: &past,
         world,
         moments,
         paths: Paths::new(&tree),
         names,
+        links: BTreeMap::new(),
         found: Difference::default(),
     };
     comparing.check_loops()?;
-    let links = comparing.compare_names()?;
+    comparing.compare_names()?;
     for (id, object) in &world.objects {
+        let links = comparing.links.get(id).copied();
         match comparing.inode(*id)? {
+            // It goes.
+            Some(_) if links == Some(0) => {}
             Some(inode) => comparing.compare_object(*id, object, &inode)?,
-            None if links.get(id).is_some_and(|links| *links > 0) => {
-                comparing.restore(*id, object)?;
-            }
+            None if links.is_some_and(|links| links > 0) => comparing.restore(*id, object)?,
             None => {}
         }
     }
-    let lost = links.iter().filter(|(id, links)| **links > 0 && !world.objects.contains_key(id));
-    for (id, _) in lost {
+    let stay = comparing.links.iter().filter(|(_, links)| **links > 0);
+    for (id, _) in stay.filter(|(id, _)| !world.objects.contains_key(id)) {
         comparing.inode(*id)?.ok_or_else(not_kept)?;
     }
+    comparing.note_last()?;
     let mut found = comparing.found;
     found.changes.sort_by(|a, b| a.path().cmp(b.path()));
     Ok(found)
@@ -179,13 +161,12 @@ impl Change {
 impl<B: Blocks> Comparing<'_, '_, B> {
     /// An object as it is, if it is there.
     fn inode(&self, id: FileId) -> Result<Option<Arc<InodeBlock>>> {
-        let found = self.now.tree(Wait::May).inode(id.inode)?;
+        let found = self.moments.present.tree(Wait::May).inode(id.inode)?;
         Ok(found.filter(|inode| inode.generation == id.generation))
     }
 
-    /// Compares names; how many names the objects would have that get or lose one.
-    fn compare_names(&mut self) -> Result<BTreeMap<FileId, i64>> {
-        let mut links: BTreeMap<FileId, i64> = BTreeMap::new();
+    /// Compares names, and counts those of the objects that get or lose one.
+    fn compare_names(&mut self) -> Result<()> {
         let world = self.world;
         for (key, entry) in &world.entries {
             let there = self.look_up(key)?;
@@ -199,24 +180,40 @@ impl<B: Blocks> Comparing<'_, '_, B> {
                     FileKind::Directory => 1,
                     _ => i64::from(inode.links),
                 });
-                *links.entry(id).or_insert(before) += step;
+                *self.links.entry(id).or_insert(before) += step;
             }
-            self.found.names.push(NameChange { key: key.clone(), from: there, to: entry.object });
             let path = self.path_of(key)?;
             let change = match entry.object {
-                None => Change::Removed(path),
-                Some(to) if self.inode(to)?.is_none() => Change::Restored(path),
-                Some(_) => Change::Renamed(path),
+                None => Change::Removed(path.clone()),
+                Some(to) if self.inode(to)?.is_none() => Change::Restored(path.clone()),
+                Some(_) => Change::Renamed(path.clone()),
             };
             self.found.changes.push(change);
+            let (key, to) = (key.clone(), entry.object);
+            self.found.names.push(NameChange { key, from: there, to, last: None, path });
         }
-        Ok(links)
+        Ok(())
+    }
+
+    /// Notes what changed the objects last that would go: what others do to them until then would
+    /// go with them.
+    fn note_last(&mut self) -> Result<()> {
+        let mut names = std::mem::take(&mut self.found.names);
+        for name in &mut names {
+            let Some((id, kind)) = name.from else { continue };
+            // What is made in a directory keeps it from being removed.
+            if kind != FileKind::Directory && self.links.get(&id) == Some(&0) {
+                name.last = self.inode(id)?.map(|inode| inode.operation);
+            }
+        }
+        self.found.names = names;
+        Ok(())
     }
 
     /// The object of a name as it is, and its kind.
     fn look_up(&self, (directory, name): &Key) -> Result<Option<(FileId, FileKind)>> {
         let Some(parent) = self.inode(*directory)? else { return Ok(None) };
-        let tree = self.now.tree(Wait::May);
+        let tree = self.moments.present.tree(Wait::May);
         let found = directory::find(&tree, directory.inode, &parent, FileName::new(name)?)?;
         let Some(found) = found else { return Ok(None) };
         let inode = tree.named(found.object)?;
@@ -233,7 +230,7 @@ impl<B: Blocks> Comparing<'_, '_, B> {
             gid: Some(object.gid).filter(|gid| *gid != now.gid),
             size: None,
             accessed: to(object.accessed).filter(|_| object.accessed != now.accessed),
-            modified: to(object.modified).filter(|_| object.modified != now.modified),
+            modified: to(object.modified).filter(|_| !is_near(object.modified, now.modified)),
         };
         let is_written = size.is_some() || !pieces.is_empty();
         if object.kind == FileKind::Directory {
@@ -262,44 +259,53 @@ impl<B: Blocks> Comparing<'_, '_, B> {
     }
 
     /// The ranges of a file whose bytes differ from those that they would have.
-    fn differing(
-        &self,
-        id: FileId,
-        content: &Content,
-        now: &InodeBlock,
-    ) -> Result<Vec<(u64, u64, Option<At>)>> {
-        let mut differing: Vec<(u64, u64, Option<At>)> = Vec::new();
-        let tree = self.now.tree(Wait::May);
-        for (start, end, at) in content.pieces() {
+    fn differing(&self, id: FileId, content: &Content, now: &InodeBlock) -> Result<Vec<Piece>> {
+        let mut differing: Vec<Piece> = Vec::new();
+        let tree = self.moments.present.tree(Wait::May);
+        for (start, end, at) in content.changed_pieces() {
             // What is beyond the end now is zeros as soon as the file is as long.
-            if at.is_none() && start >= now.size {
-                continue;
-            }
-            let mut from = start;
-            while from < end {
-                let to = end.min((from / PIECE_BYTES + 1) * PIECE_BYTES);
-                let (mut then, mut there) = (vec![0; (to - from) as usize], Vec::new());
-                there.resize(then.len(), 0);
-                if let Some(at) = at {
-                    read_at(self.moments, (id, at), from, &mut then)?;
+            let end = if at.is_none() { end.min(now.size) } else { end };
+            for (start, end) in steps(start, end) {
+                let is_data = self.moments.has_data((id, at), start, end)?;
+                if is_data || has_data(&tree, now, start, end)? {
+                    self.compare(id, now, (start, end, at), &mut differing)?;
                 }
-                content::read(&tree, now, from, &mut there)?;
-                if then != there {
-                    match differing.last_mut() {
-                        Some(last) if last.1 == from && last.2 == at => last.1 = to,
-                        _ => differing.push((from, to, at)),
-                    }
-                }
-                from = to;
             }
         }
         Ok(differing)
     }
 
+    /// Compares a piece with what is there.
+    fn compare(
+        &self,
+        id: FileId,
+        now: &InodeBlock,
+        (start, end, at): Piece,
+        differing: &mut Vec<Piece>,
+    ) -> Result<()> {
+        let tree = self.moments.present.tree(Wait::May);
+        let mut from = start;
+        while from < end {
+            let to = end.min((from / PIECE_BYTES + 1) * PIECE_BYTES);
+            let (mut then, mut there) = (vec![0; (to - from) as usize], Vec::new());
+            there.resize(then.len(), 0);
+            self.moments.read((id, at), from, &mut then)?;
+            content::read(&tree, now, from, &mut there)?;
+            if let Some((first, last)) = differing_bytes(&then, &there) {
+                let (first, last) = (from + first as u64, from + last as u64);
+                match differing.last_mut() {
+                    Some(before) if before.1 == first && before.2 == at => before.1 = last,
+                    _ => differing.push((first, last, at)),
+                }
+            }
+            from = to;
+        }
+        Ok(())
+    }
+
     fn restore(&mut self, id: FileId, object: &Object) -> Result<()> {
         let content = object.content.as_ref().ok_or_else(not_kept)?;
-        let past = open(self.moments, object.base)?;
-        let inode = object_at(&past, id)?;
+        let inode = self.moments.object(id, object.base)?;
         let set = SetAttributes {
             mode: Some(object.mode),
             uid: Some(object.uid),
@@ -324,20 +330,22 @@ impl<B: Blocks> Comparing<'_, '_, B> {
     fn check_loops(&self) -> Result<()> {
         let parents = self.world.parents();
         for directory in parents.keys() {
-            let (mut at, mut left) = (*directory, 4096);
-            while !World::<B>::is_top(at) && left > 0 {
+            let (mut at, mut left) = (*directory, DEPTH_MAX);
+            while !World::<B>::is_top(at) {
+                if left == 0 {
+                    return Err(Error::with_source(ErrorKind::Invalid, Entangled::Loop));
+                }
                 left -= 1;
                 at = match parents.get(&at) {
                     Some(parent) => *parent,
                     None => {
                         let Some(inode) = self.inode(at)? else { break };
-                        let parent = self.now.tree(Wait::May).inode(inode.parent)?;
-                        let Some(parent_inode) = parent else { break };
-                        FileId { inode: inode.parent, generation: parent_inode.generation }
+                        let tree = self.moments.present.tree(Wait::May);
+                        let Some(parent) = tree.inode(inode.parent)? else { break };
+                        FileId { inode: inode.parent, generation: parent.generation }
                     }
                 };
             }
-            require(left > 0, ErrorKind::Invalid)?;
         }
         Ok(())
     }
@@ -354,7 +362,7 @@ impl<B: Blocks> Comparing<'_, '_, B> {
                 break path;
             }
             match self.names.get(&at) {
-                Some((parent, name)) if names.len() < 4096 => {
+                Some((parent, name)) if names.len() < DEPTH_MAX => {
                     names.push(name.clone());
                     at = *parent;
                 }
@@ -372,7 +380,15 @@ fn to(time: WallTime) -> Option<SetTime> {
     Some(SetTime::To(time))
 }
 
-/// The fault of a share that changed since the plan.
-pub(super) fn changed_since() -> Error {
-    Error::from(ErrorKind::NotSync)
+/// Whether two times are as near as records tell them.
+fn is_near(a: WallTime, b: WallTime) -> bool {
+    a.as_nanos().abs_diff(b.as_nanos()) <= TIME_TOLERANCE_NS
+}
+
+/// The first byte that differs, and the one after the last.
+fn differing_bytes(a: &[u8], b: &[u8]) -> Option<(usize, usize)> {
+    let pairs = || a.iter().zip(b);
+    let first = pairs().position(|(a, b)| a != b)?;
+    let last = pairs().rposition(|(a, b)| a != b)?;
+    Some((first, last + 1))
 }

@@ -3,8 +3,10 @@
 use format::share::operation::Procedure;
 use units::FileId;
 
-use super::world::Key;
 use crate::operation_log::Logged;
+
+/// A name in a directory.
+pub(crate) type Key = (FileId, Box<[u8]>);
 
 /// Names that an operation changed: what they named before it, and after.
 pub(crate) fn effects(logged: &Logged) -> Vec<(Key, Option<FileId>, Option<FileId>)> {

@@ -2,25 +2,20 @@
 //! names that they made or took, and objects that they changed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use format::share::inode::FileKind;
 use format::share::operation::{Before, Procedure};
-use units::{FileId, Inode, Seq, WallTime};
+use units::{FileId, Inode, WallTime};
 
 use super::content::Content;
-use super::difference::open;
-use super::effects::{effects, is_made, subject, touched};
-use super::{Follow, Reason};
+use super::effects::{Key, effects, is_made, subject, touched};
+use super::kinds::{Follow, Reason};
+use super::moments::Moments;
 use crate::blocks::{Blocks, Wait};
 use crate::error::Result;
 use crate::operation_log::{At, Logged, Transactions};
 use crate::operations::set_attributes::without_set_id;
-use crate::past::Past;
 use crate::source::Source;
-
-/// A name in a directory.
-pub(crate) type Key = (FileId, Box<[u8]>);
 
 /// A name as it would be.
 #[derive(Clone, Debug, Default)]
@@ -56,8 +51,10 @@ pub(crate) struct Conflict {
     pub on: BTreeSet<u64>,
 }
 
-/// A moment of the past by its seq.
-pub type Moments<'a, B> = &'a dyn Fn(Seq) -> Result<Arc<Past<B>>>;
+/// Conflicts of one pass: those after them are found in the next.
+const CONFLICTS_MAX: usize = 10_000;
+/// Operations that are told of a conflict whose own operation is undone.
+const TOLD_MAX: usize = 16;
 
 pub(crate) struct World<'a, B> {
     pub entries: BTreeMap<Key, Entry>,
@@ -69,20 +66,21 @@ pub(crate) struct World<'a, B> {
     shifts: BTreeMap<FileId, i64>,
     /// The undone operations of objects: that made, named, removed or changed them.
     undone: BTreeMap<FileId, BTreeSet<u64>>,
-    /// Ranges of files that undone operations wrote.
-    written: BTreeMap<FileId, Vec<(u64, u64, u64)>>,
+    /// Ranges of files that undone operations wrote, by first byte: the end, and one that did. With
+    /// [`Follow::Bytes`].
+    written: BTreeMap<FileId, BTreeMap<u64, (u64, u64)>>,
+    /// Objects that a conflict was told of, and why.
+    told: BTreeSet<(FileId, Reason)>,
     transactions: &'a Transactions,
-    now: Seq,
     follow: Follow,
-    moments: Moments<'a, B>,
+    moments: &'a Moments<'a, B>,
 }
 
 impl<'a, B: Blocks> World<'a, B> {
     pub(crate) fn new(
         transactions: &'a Transactions,
-        now: Seq,
         follow: Follow,
-        moments: Moments<'a, B>,
+        moments: &'a Moments<'a, B>,
     ) -> World<'a, B> {
         World {
             entries: BTreeMap::new(),
@@ -92,8 +90,8 @@ impl<'a, B: Blocks> World<'a, B> {
             shifts: BTreeMap::new(),
             undone: BTreeMap::new(),
             written: BTreeMap::new(),
+            told: BTreeSet::new(),
             transactions,
-            now,
             follow,
             moments,
         }
@@ -116,11 +114,33 @@ impl<'a, B: Blocks> World<'a, B> {
         }
         if let (Some(id), Some(before)) = (subject(logged), &logged.record.before) {
             self.object(id, before, number, touched(logged).is_some());
-            if let (Procedure::Write, Some((offset, bytes))) =
-                (logged.record.procedure, logged.record.range)
-            {
-                self.written.entry(id).or_default().push((offset, offset + bytes, number));
+            self.note_change(logged, id, before.size);
+        }
+    }
+
+    /// Notes the bytes of a file that an undone operation changed.
+    fn note_change(&mut self, logged: &Logged, id: FileId, size_before: u64) {
+        let Some((offset, bytes)) = logged.record.range else { return };
+        let is_write = logged.record.procedure == Procedure::Write;
+        if let Some(content) = self.objects.get_mut(&id).and_then(|o| o.content.as_mut()) {
+            match is_write {
+                // Between the end and what is written behind it there are zeros now.
+                true => content.change(offset.min(size_before), offset + bytes),
+                false => content.change(offset.min(size_before), u64::MAX),
             }
+        }
+        if is_write && self.follow == Follow::Bytes {
+            let written = self.written.entry(id).or_default();
+            let (mut start, mut end) = (offset, offset + bytes);
+            let before = written.range(..start).next_back().filter(|(_, (to, _))| *to >= start);
+            let inside = written.range(start..=end);
+            let joined: Vec<u64> = before.into_iter().chain(inside).map(|(own, _)| *own).collect();
+            for own in joined {
+                if let Some((to, _)) = written.remove(&own) {
+                    (start, end) = (start.min(own), end.max(to));
+                }
+            }
+            written.insert(start, (end, logged.number()));
         }
     }
 
@@ -221,16 +241,31 @@ impl<'a, B: Blocks> World<'a, B> {
         }
     }
 
+    /// Whether this pass has found as many conflicts as it may.
+    pub(crate) fn is_full(&self) -> bool {
+        self.conflicts.len() >= CONFLICTS_MAX
+    }
+
     fn conflict(&mut self, logged: &Logged, reason: Reason, on: BTreeSet<u64>) {
         self.conflicts.push(Conflict { operation: logged.clone(), reason, on });
+    }
+
+    /// A conflict with all operations on an object. If they are to be kept for it, once is enough.
+    fn conflict_with(&mut self, logged: &Logged, reason: Reason, id: FileId) {
+        let undone = self.undone.get(&id);
+        let on = match self.follow {
+            Follow::Nothing if !self.told.insert((id, reason)) => return,
+            Follow::Nothing => undone.cloned().unwrap_or_default(),
+            _ => undone.into_iter().flatten().take(TOLD_MAX).copied().collect(),
+        };
+        self.conflict(logged, reason, on);
     }
 
     /// Whether an object of an operation would not be there; that is a conflict.
     fn is_never(&mut self, logged: &Logged, id: FileId, reason: Reason) -> bool {
         let is_never = self.never.contains(&id);
         if is_never {
-            let on = self.undone.get(&id).cloned().unwrap_or_default();
-            self.conflict(logged, reason, on);
+            self.conflict_with(logged, reason, id);
         }
         is_never
     }
@@ -252,7 +287,7 @@ impl<'a, B: Blocks> World<'a, B> {
         if self.is_never(logged, id, Reason::Object) || self.is_gone(logged, id, links) {
             return;
         }
-        let after = self.transactions.after(logged.number(), self.now);
+        let after = self.transactions.after(logged.number(), self.moments.seq);
         let is_root = record.origin.uid == 0;
         if let (Procedure::Write, Some((offset, bytes))) = (record.procedure, record.range) {
             self.follow_bytes(logged, id, (offset, offset + bytes));
@@ -295,9 +330,9 @@ impl<'a, B: Blocks> World<'a, B> {
         if self.follow != Follow::Bytes {
             return;
         }
-        let written = self.written.get(&id).into_iter().flatten();
-        let on = written.filter(|(start, end, _)| *start < to && from < *end);
-        let on: BTreeSet<u64> = on.map(|(.., number)| *number).collect();
+        let Some(written) = self.written.get(&id) else { return };
+        let before = written.range(..to).next_back().filter(|(_, (end, _))| *end > from);
+        let on: BTreeSet<u64> = before.map(|(_, (_, number))| *number).into_iter().collect();
         if !on.is_empty() {
             self.conflict(logged, Reason::Bytes, on);
         }
@@ -409,7 +444,7 @@ impl<'a, B: Blocks> World<'a, B> {
     fn may_replace(&self, there: FileId, other: FileId, logged: &Logged) -> Result<bool> {
         let is_file = |kind| kind != FileKind::Directory;
         let gone = self.objects.get(&there).is_some_and(|object| is_file(object.kind));
-        let past = open(self.moments, self.transactions.before(logged.number()))?;
+        let past = self.moments.open(self.transactions.before(logged.number()))?;
         let tree = past.tree(Wait::May);
         let find = |id: FileId| -> Result<Option<FileKind>> {
             let found = tree.inode(id.inode)?.filter(|inode| inode.generation == id.generation);
@@ -421,7 +456,7 @@ impl<'a, B: Blocks> World<'a, B> {
     /// Whether an object was before a transaction as it was before one of its operations. If it was
     /// not, what the transaction wrote into it and then took away is at no moment.
     fn is_as_before(&self, id: FileId, before: &Before, logged: &Logged) -> Result<bool> {
-        let past = open(self.moments, self.transactions.before(logged.number()))?;
+        let past = self.moments.open(self.transactions.before(logged.number()))?;
         let found = past.tree(Wait::May).inode(id.inode)?;
         let found = found.filter(|inode| inode.generation == id.generation);
         Ok(found

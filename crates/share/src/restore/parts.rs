@@ -2,13 +2,12 @@
 //!
 //! Holes are asked for, not read: in steps of a GiB, and where there is something, of a chunk.
 
-use format::share::inode::{Content, InodeBlock};
 use format::share::place::BLOCK_BYTES;
 use units::FileId;
 
 use crate::attributes::Attributes;
 use crate::blocks::{Present, Wait};
-use crate::content::by_level;
+use crate::content::count_data;
 use crate::error::Result;
 use crate::permission::Credentials;
 use crate::share::Share;
@@ -127,25 +126,6 @@ pub(super) fn each_difference<T: Tree, P: Present>(
         }
     }
     Ok(())
-}
-
-/// How many of a file's blocks are no holes; content in the inode is one, unless it is zeros.
-fn count_data(source: &dyn Source, inode: &InodeBlock, first: u64, count: u64) -> Result<u64> {
-    let slabs = match &inode.content {
-        Content::Slabs(slabs) => slabs,
-        Content::Inline(inline) => {
-            let is_data = first == 0 && inline.iter().any(|byte| *byte != 0);
-            return Ok(u64::from(is_data));
-        }
-        _ => return Ok(0),
-    };
-    let mut data = 0;
-    for (level, from, count) in by_level(first, count) {
-        if slabs[level] != 0 {
-            data += source.count_data(slabs[level] + from, count)?;
-        }
-    }
-    Ok(data)
 }
 
 /// Runs of blocks that differ, from a multiple of a block on.

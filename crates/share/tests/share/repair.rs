@@ -11,7 +11,7 @@ use crate::memory::{Memory, View};
 use crate::ops::Op;
 use crate::repair_oracle::{Done, Oracle};
 use crate::share::check::check;
-use crate::share::repair::{Applied, Change, Follow, Plan, Reason, apply, plan};
+use crate::share::repair::{Applied, Change, Follow, Moments, Plan, Reason, Request, apply, plan};
 use crate::share::{
     Attributes, Blocks, Caller, Cause, CauseKind, Changer, Credentials, ErrorKind, Logged, Past,
     Present, Procedure, Result, Share, Transaction, Tree, Wait,
@@ -19,12 +19,12 @@ use crate::share::{
 use crate::world::{CACHE_BLOCKS, START, caller, find, make};
 
 /// A moment of a share's past, by its seq.
-type Moments<'m, B> = Box<dyn Fn(Seq) -> Result<Arc<Past<B>>> + 'm>;
+type AnyPast<'m, B> = Box<dyn Fn(Seq) -> Result<Arc<Past<B>>> + 'm>;
 
 /// A share, and everything that was done to it.
 pub struct Story<'m, P, B> {
     pub share: Share<P>,
-    moments: Moments<'m, B>,
+    past: AnyPast<'m, B>,
     top: Attributes,
     done: Vec<Done>,
     now: u64,
@@ -43,11 +43,11 @@ fn in_memory(memory: &Memory) -> Story<'_, &Memory, View<'_>> {
 
 impl<'m, P: Present, B: Blocks> Story<'m, P, B> {
     /// Of a new share.
-    pub fn new(share: Share<P>, moments: Moments<'m, B>) -> Story<'m, P, B> {
+    pub fn new(share: Share<P>, past: AnyPast<'m, B>) -> Story<'m, P, B> {
         let tree = share.tree(Wait::May).expect("usable");
         let top = tree.attributes(tree.top().expect("a top")).expect("a top");
         drop(tree);
-        Story { share, moments, top, done: Vec::new(), now: START }
+        Story { share, past, top, done: Vec::new(), now: START }
     }
 
     /// Does requests in one transaction, or several if their senders may not share one; those that
@@ -88,7 +88,20 @@ impl<'m, P: Present, B: Blocks> Story<'m, P, B> {
     }
 
     fn plan(&self, follow: Follow, named: impl Fn(&Logged) -> bool) -> Plan {
-        plan(&self.share, &*self.moments, &mut |logged| Ok(named(logged)), follow).expect("a plan")
+        self.try_plan(follow, named).expect("a plan")
+    }
+
+    fn try_plan(&self, follow: Follow, named: impl Fn(&Logged) -> bool) -> Result<Plan> {
+        let mut named = |logged: &Logged| Ok(named(logged));
+        let since = WallTime::EPOCH;
+        let mut request = Request { since, named: &mut named, follow, goes_on: &|| true };
+        plan(&self.share, &self.to_read(), &mut request)
+    }
+
+    fn to_read(&self) -> Moments<'_, B> {
+        let seq = self.share.present().seq();
+        let present = (self.past)(seq).expect("the present");
+        Moments { present, seq, at: &*self.past }
     }
 
     /// Does a repair; its number, and what was done.
@@ -98,7 +111,7 @@ impl<'m, P: Present, B: Blocks> Story<'m, P, B> {
         let now = || WallTime::from_nanos(self.now + 1000);
         let wait_for = |lack| panic!("nothing is lacking: {lack:?}");
         let changer = Changer { share: &self.share, cause, now: &now, wait_for: &wait_for };
-        (number, apply(&plan.difference, &changer, &*self.moments))
+        (number, apply(&plan.difference, &changer, &self.to_read(), &|| true))
     }
 
     /// The tree after all operations but some, each of which is possible; only the removal of what
@@ -379,15 +392,16 @@ fn a_share_that_changed_since_the_plan_is_not_changed_by_it() {
 }
 
 #[test]
-fn a_moment_that_is_not_kept_is_an_error_and_nothing_changes() {
+fn a_moment_that_is_not_kept_is_an_error() {
     let memory = Memory::default();
     let mut story = in_memory(&memory);
     story.send(&[create(1, "f"), write(1, "f", "good")]);
     story.send(&[write(2, "f", "evil")]);
     // All moments but the last one are taken for it.
-    let moments = |_| (story.moments)(Seq(u64::MAX));
-    let mut named = |logged: &Logged| Ok(logged.record.origin.client == 2);
-    let error = plan(&story.share, &moments, &mut named, Follow::Nothing).expect_err("not kept");
+    let past = std::mem::replace(&mut story.past, Box::new(|_| unreachable!("replaced")));
+    story.past = Box::new(move |_| past(Seq(u64::MAX)));
+    let culprit = |logged: &Logged| logged.record.origin.client == 2;
+    let error = story.try_plan(Follow::Nothing, culprit).expect_err("not kept");
     assert_eq!(error.kind, ErrorKind::NotFound);
     assert!(error.source.is_some_and(|source| source.to_string().contains("history")));
 }

@@ -1,0 +1,45 @@
+//! The words of a repair.
+
+/// Operations that are undone too, though nobody named them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Follow {
+    /// None: an operation on which another stands is not undone.
+    #[default]
+    Nothing,
+    /// Those that cannot be done without the undone ones: that found their object by an undone
+    /// name, or changed one that would not be there.
+    Names,
+    /// These, and those that wrote over bytes that an undone one wrote.
+    Bytes,
+}
+
+/// The relation by which an operation stands on others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// The object that it changes would not be there.
+    Object,
+    /// The directory that it makes a name in would not be there.
+    Directory,
+    /// Its name would have another object.
+    NameTaken,
+    /// Its name would not have its object.
+    NameGone,
+    /// The directory that it removes would have entries.
+    NotEmpty,
+    /// It wrote over bytes of theirs, or took a file away whose bytes are at no moment.
+    Bytes,
+}
+
+/// Operations that hang together so that no order of single transactions does them.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub enum Entangled {
+    /// A directory would be in itself.
+    #[error("a directory would come into itself: name more operations, or fewer")]
+    Loop,
+    /// Each time operations are left out others cannot be done.
+    #[error("too many operations stand on one another: name fewer of them, or follow names")]
+    Chain,
+    /// Names that change at once are more than a transaction takes.
+    #[error("more names have to change at once than the pool's zones take: name fewer operations")]
+    Names,
+}
