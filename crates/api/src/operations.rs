@@ -118,8 +118,8 @@ pub struct RepairShare {
     /// `path`, `op`, `number`, `repair` and `restore`.
     #[schema(example = "client=10.0.0.7 and time>=-2h and path~/docs/*")]
     pub undo: String,
-    /// Operations that are undone with them: `nothing` (the default): one on which another stands is
-    /// not undone; `names`: those that stand on undone ones; `bytes`: these, and those that wrote
+    /// Operations that are undone with them: `nothing` (the default): one on which another stands
+    /// is not undone; `names`: those that stand on undone ones; `bytes`: these, and those that wrote
     /// over bytes of undone ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follow: Option<String>,

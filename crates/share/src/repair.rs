@@ -221,8 +221,8 @@ impl<P: Present> History<'_, P> {
         Ok(transactions)
     }
 
-    /// The operations that are to be undone together with some that are, and are not (`is_to_grow`);
-    /// or that are undone and have to be kept, together with some that are.
+    /// The operations that are to be undone together with some that are, and are not
+    /// (`is_to_grow`); or that are undone and have to be kept, together with some that are.
     fn together(&self, undone: &BTreeSet<u64>, is_to_grow: bool) -> Result<BTreeSet<u64>> {
         let mut all = BTreeSet::new();
         let Some(first) = undone.first() else { return Ok(all) };

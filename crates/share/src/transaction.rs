@@ -131,8 +131,8 @@ impl<'s, 'd, P: Present> Transaction<'s, 'd, P> {
         self.operations
     }
 
-    /// Gives up the blocks of the operation log before a number; not the last few thousand, by which
-    /// the end is found. It is written with the next operation.
+    /// Gives up the blocks of the operation log before a number; not the last few thousand, by
+    /// which the end is found. It is written with the next operation.
     fn forget_log_before(&mut self, number: u64) {
         // Before the blocks that this transaction writes.
         let last = self.log.first().expect("a log has a last block").number;

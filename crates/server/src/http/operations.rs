@@ -78,7 +78,7 @@ fn selection(query: &OperationsQuery, opened: &Opened) -> Answer<Selection> {
     Ok(selection)
 }
 
-/// Lists the operations on one file, the newest first: those on the object that has its path, and on
+/// Lists the operations on one path, the newest first: those on the object that has it, and on
 /// others that had its name before.
 #[utoipa::path(get, path = "/shares/{share}/versions-of", tag = "shares",
     params(("share" = String, Path, description = "Name of the share"), VersionsOfQuery),
@@ -227,7 +227,8 @@ impl Wanted<'_> {
     }
 }
 
-/// Tells the operations that are wanted, from a number on downwards; and where the next page begins.
+/// Tells the operations that are wanted, from a number on downwards; and where the next page
+/// begins.
 fn newest_first(
     opened: &Opened,
     (newest, limit): (u64, usize),

@@ -11,8 +11,9 @@ use units::{Moment, Network, Seq, WallTime};
 use super::answer::{Answer, Refusal};
 use super::files::bytes_of;
 
-const FORMS: &str = "conditions are KEY=VALUE with `and` between them: client, uid, time>=, time<=, \
-                     path, path~ (with * and ?), op, number, number>=, number<=, repair, restore";
+const FORMS: &str = "conditions are KEY=VALUE with `and` between them: client, uid, time>=, \
+                     time<=, path, path~ (with * and ?), op, number, number>=, number<=, repair, \
+                     restore; a value with blanks goes in quotes";
 
 /// Conditions that all have to hold.
 #[derive(Clone, Debug, Default)]
@@ -159,7 +160,7 @@ impl Selection {
         logged: &Logged,
         naming: &mut Naming<'_, T>,
     ) -> ::share::Result<bool> {
-        // What needs no path is asked first.
+        // Conditions that need no path are asked first.
         let holds = self.0.iter().all(|condition| condition.holds(logged));
         if !holds || !self.has_paths() {
             return Ok(holds);

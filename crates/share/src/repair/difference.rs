@@ -201,7 +201,7 @@ impl<B: Blocks> Comparing<'_, '_, B> {
         let mut names = std::mem::take(&mut self.found.names);
         for name in &mut names {
             let Some((id, kind)) = name.from else { continue };
-            // What is made in a directory keeps it from being removed.
+            // A name that is made in a directory keeps it from being removed.
             if kind != FileKind::Directory && self.links.get(&id) == Some(&0) {
                 name.last = self.inode(id)?.map(|inode| inode.operation);
             }
@@ -263,7 +263,7 @@ impl<B: Blocks> Comparing<'_, '_, B> {
         let mut differing: Vec<Piece> = Vec::new();
         let tree = self.moments.present.tree(Wait::May);
         for (start, end, at) in content.changed_pieces() {
-            // What is beyond the end now is zeros as soon as the file is as long.
+            // Bytes beyond the end are zeros as soon as the file is as long.
             let end = if at.is_none() { end.min(now.size) } else { end };
             for (start, end) in steps(start, end) {
                 let is_data = self.moments.has_data((id, at), start, end)?;
