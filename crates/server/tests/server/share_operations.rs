@@ -112,7 +112,13 @@ fn operations_are_listed_from_the_newest_on_and_by_conditions() {
     assert_eq!(with("number=3"), 1);
     assert_eq!(with("number>=3 and number<=5"), 3);
     assert_eq!(with("repair=1"), 0);
-    // Page by page.
+}
+
+#[test]
+fn operations_come_in_pages_and_wrong_conditions_are_refused() {
+    let fixture = home();
+    story(&fixture);
+    let text = |text: &str| Some(text.to_owned());
     let mut query = OperationsQuery { limit: Some(2), path: text("/docs"), ..Default::default() };
     let mut paged = Vec::new();
     loop {

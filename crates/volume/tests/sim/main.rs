@@ -257,6 +257,8 @@ fn run_seeds(kinds: Kinds, see: &mut dyn FnMut(&mut World)) -> bool {
             Kinds::Mirrored => (MIRRORED_SEEDS, &MIRRORED_REGRESSIONS[..]),
             Kinds::Attached | Kinds::Strict => (MIRRORED_SEEDS, &[][..]),
             Kinds::Parity => (PARITY_SEEDS, &PARITY_REGRESSIONS[..]),
+            // Schedules prune seldom.
+            Kinds::Together => (2 * SEEDS, &REGRESSIONS[..]),
             _ => (SEEDS, &REGRESSIONS[..]),
         };
         for seed in (1..=seeds).chain(more.iter().copied()) {
