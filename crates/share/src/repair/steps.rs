@@ -16,6 +16,8 @@ use crate::tree::Tree;
 /// One change of a name. Names in the stage are numbers.
 #[derive(Clone, Debug)]
 pub(super) enum Step<'a> {
+    /// Nobody but the operation with that number changed the object last.
+    Check(FileId, u64),
     Out(&'a NameChange, u64),
     In(u64, FileId, &'a [u8]),
     Link(FileId, FileId, &'a [u8]),
@@ -81,6 +83,10 @@ fn steps<'a>(
             staged.insert(id, vec![(*number, false)]);
         }
     }
+    // A name that goes changes its object: all are looked at before.
+    let last: BTreeMap<FileId, u64> =
+        group.iter().filter_map(|(_, change)| Some((change.from?.0, change.last?))).collect();
+    steps.extend(last.into_iter().map(|(id, last)| Step::Check(id, last)));
     for (number, change) in group {
         let Some((id, kind)) = change.from else { continue };
         steps.push(Step::Out(change, first + number));
@@ -110,15 +116,16 @@ impl Step<'_> {
         stage: FileId,
     ) -> Result<()> {
         match *self {
+            Step::Check(id, last) => {
+                let found = transaction.object(id).map_err(changed_since)?;
+                require(found.operation == last, ErrorKind::NotSync)
+            }
             Step::Out(change, number) => {
                 let (directory, name) = (change.key.0, &change.key.1[..]);
                 let expected = change.from.map(|(id, _)| id);
                 let found = transaction.look_up(caller.user, directory, name);
                 let found = found.map_err(changed_since)?;
                 require(Some(found.id) == expected, ErrorKind::NotSync)?;
-                if let Some(last) = change.last {
-                    require(transaction.object(found.id)?.operation == last, ErrorKind::NotSync)?;
-                }
                 let number = number.to_string();
                 let to = Place { directory: stage, name: number.as_bytes() };
                 transaction.rename(caller, Place { directory, name }, to)

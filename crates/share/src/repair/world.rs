@@ -64,7 +64,7 @@ pub(crate) struct World<'a, B> {
     never: BTreeSet<FileId>,
     /// Names that objects would have more than they had in history, so far.
     shifts: BTreeMap<FileId, i64>,
-    /// The undone operations of objects: that made, named, removed or changed them.
+    /// The undone operations that made objects, or gave or took a name of theirs.
     undone: BTreeMap<FileId, BTreeSet<u64>>,
     /// Ranges of files that undone operations wrote, by first byte: the end, and one that did. With
     /// [`Follow::Bytes`].
@@ -109,7 +109,7 @@ impl<'a, B: Blocks> World<'a, B> {
             self.never.extend(logged.record.other);
         }
         let named = [logged.record.other, logged.record.target.and_then(|target| target.victim)];
-        for id in subject(logged).into_iter().chain(named.into_iter().flatten()) {
+        for id in named.into_iter().flatten() {
             self.undone.entry(id).or_default().insert(number);
         }
         if let (Some(id), Some(before)) = (subject(logged), &logged.record.before) {

@@ -466,3 +466,86 @@ fn objects_that_are_gone_keep_their_names_in_listings() {
     ];
     assert_eq!(told, expected);
 }
+
+#[test]
+fn names_that_need_several_transactions_are_all_there_at_every_moment() {
+    const FILES: usize = 300;
+    let memory = Memory::default();
+    memory.whole_blocks_max.store(140, std::sync::atomic::Ordering::Relaxed);
+    let mut story = in_memory(&memory);
+    for file in 0..FILES {
+        let path = format!("{file}");
+        story.send(&[create(1, &path), write(1, &path, &path)]);
+    }
+    for file in 0..FILES {
+        story.send(&[(2, Op::Rename(format!("{file}"), format!("{file}.locked")))]);
+    }
+    let planned = story.plan(Follow::Nothing, |logged| logged.record.origin.client == 2);
+    let before = memory.moments();
+    story.repair(&planned).1.expect("it is done");
+    assert!(memory.moments() > before + 5, "it is several transactions");
+    for moment in before..=memory.moments() {
+        let past = Past::open(memory.at(moment), CACHE_BLOCKS).expect("it was there");
+        let tree = past.tree(Wait::May);
+        let names = crate::world::list(&tree, tree.top().expect("a top"));
+        let files = names.keys().filter(|name| !name.starts_with(b".")).count();
+        assert_eq!(files, FILES, "at {moment}");
+    }
+    for file in 0..FILES {
+        assert_eq!(text(&story, &format!("{file}")), Some(format!("{file}")));
+    }
+    story.assert_is(&story.without(&planned.undone));
+}
+
+#[test]
+fn a_file_that_somebody_wrote_to_since_the_plan_does_not_go() {
+    let memory = Memory::default();
+    let mut story = in_memory(&memory);
+    story.send(&[create(2, "f")]);
+    story.send(&[write(2, "f", "ransom, and more of it")]);
+    let culprit = |logged: &Logged| logged.record.origin.client == 2;
+    let planned = story.plan(Follow::Nothing, culprit);
+    story.send(&[write(1, "f", "work of another")]);
+    let error = story.repair(&planned).1.expect_err("it changed");
+    assert_eq!(error.kind, ErrorKind::NotSync);
+    assert_eq!(text(&story, "f").as_deref(), Some("work of anothere of it"));
+    // Planned anew, the file stays.
+    let planned = story.plan(Follow::Nothing, culprit);
+    assert_eq!(planned.kept.len(), 1, "its CREATE");
+    story.repair(&planned).1.expect("it is done");
+    assert_eq!(text(&story, "f").as_deref(), Some("work of another"));
+    story.assert_is(&story.without(&planned.undone));
+}
+
+#[test]
+fn a_moment_that_a_revert_left_is_not_taken_for_one_of_the_same_number() {
+    let memory = Memory::default();
+    let mut story = in_memory(&memory);
+    story.send(&[create(1, "f")]);
+    story.send(&[write(1, "f", "good")]);
+    let kept = memory.moments();
+    story.send(&[write(2, "f", "evil")]);
+    let left = memory.moments();
+    memory.revert(kept);
+    story.share.reload(crate::world::random()).expect("it is there");
+    story.done.truncate(2);
+    story.send(&[write(1, "f", "better")]);
+    story.send(&[write(2, "f", "evil again")]);
+    let culprit = |logged: &Logged| logged.record.origin.client == 2;
+    let planned = story.plan(Follow::Nothing, culprit);
+    assert_eq!(planned.undone.len(), 1, "the other is not of this past");
+    // The engine may have that one in the place of the moment before: it has the same number.
+    let memory = &memory;
+    story.past = Box::new(move |seq| {
+        let moment = memory.moment_of(seq);
+        let moment = if moment == memory.moments() { moment } else { left };
+        Ok(Arc::new(Past::open(memory.at(moment), CACHE_BLOCKS)?))
+    });
+    let error = story.try_plan(Follow::Nothing, culprit).expect_err("not that moment");
+    assert_eq!(error.kind, ErrorKind::NotFound);
+    story.past = Box::new(move |seq| {
+        Ok(Arc::new(Past::open(memory.at(memory.moment_of(seq)), CACHE_BLOCKS)?))
+    });
+    story.repair(&planned).1.expect("it is done");
+    assert_eq!(text(&story, "f").as_deref(), Some("better"));
+}
