@@ -270,9 +270,14 @@ fn is_name(change: &&Change) -> bool {
     matches!(change, Change::Restored(_) | Change::Removed(_) | Change::Renamed(_))
 }
 
+/// Some faults need thousands of histories to show.
+fn cases() -> u32 {
+    ProptestConfig::default().cases.max(4000)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
-        failure_persistence: None, max_shrink_iters: 3000, ..ProptestConfig::default()
+        failure_persistence: None, cases: cases(), max_shrink_iters: 3000, ..ProptestConfig::default()
     })]
 
     #[test]
