@@ -23,6 +23,7 @@ use crate::nfs::Opened;
         (status = 404, body = api::Problem, content_type = "application/problem+json"),
         (status = 410, description = "A moment lies outside the window", body = api::Problem,
             content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
     ))]
 pub(super) async fn list(
     State(context): State<Context>,
@@ -89,6 +90,7 @@ fn selection(query: &OperationsQuery, opened: &Opened) -> Answer<Selection> {
             body = api::Problem, content_type = "application/problem+json"),
         (status = 410, description = "The moment lies outside the window", body = api::Problem,
             content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
     ))]
 pub(super) async fn versions_of(
     State(context): State<Context>,
