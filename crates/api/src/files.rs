@@ -103,7 +103,7 @@ pub struct TreeQuery {
     /// A path from the top; `/`, the top, by default. A byte that is no UTF-8 is `\xHH`, and a
     /// backslash `\\`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(example = "/docs", pattern = "^/[a-z0-9]{1,32}$")]
+    #[param(example = "/docs", pattern = "^[/][a-z0-9]{1,32}$")]
     pub path: Option<String>,
     /// The moment; the present by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -122,7 +122,7 @@ pub struct TreeQuery {
 #[into_params(parameter_in = Query)]
 pub struct FileQuery {
     /// A path from the top. A byte that is no UTF-8 is `\xHH`, and a backslash `\\`.
-    #[param(example = "/letter", pattern = "^/[a-z0-9]{1,32}$")]
+    #[param(example = "/letter", pattern = "^[/][a-z0-9]{1,32}$")]
     pub path: String,
     /// The moment; the present by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -137,12 +137,12 @@ pub struct RestoreFiles {
     pub from: String,
     /// The path, from the top, of all that is put back. A byte that is no UTF-8 is `\xHH`, and a
     /// backslash `\\`.
-    #[schema(example = "/docs", pattern = "^/[a-z0-9]{1,32}$")]
+    #[schema(example = "/docs", pattern = "^[/][a-z0-9]{1,32}$")]
     pub path: String,
     /// Another path at which it is put. There may be nothing, or, for a directory, a directory,
     /// which it is merged into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "/before", pattern = "^/[a-z0-9]{1,32}$")]
+    #[schema(example = "/before", pattern = "^[/][a-z0-9]{1,32}$")]
     pub to: Option<String>,
     /// Whether what is there now, and was not there then, goes; false by default.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
