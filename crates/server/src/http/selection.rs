@@ -21,8 +21,8 @@ pub(super) struct Selection(Vec<Condition>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Condition {
-    Client(Network),
-    Uid(u32),
+    Clients(Vec<Network>),
+    Uids(Vec<u32>),
     Since(When),
     Until(When),
     /// It, or something below it.
@@ -114,14 +114,13 @@ impl Selection {
             value.parse().map_err(|_| wrong(format!("`{value:.64}` is no number")))
         };
         self.0.push(match (key, operator) {
-            ("client", "=") => {
-                Condition::Client(value.parse().map_err(|e: units::NetworkError| wrong(e.message))?)
-            }
-            ("uid", "=") => {
-                Condition::Uid(u32::try_from(number()?).map_err(|_| {
-                    wrong(format!("`{value:.64}` is no user: they go to 4294967295"))
-                })?)
-            }
+            ("client", "=") => Condition::Clients(each(value, |one| {
+                one.parse().map_err(|e: units::NetworkError| wrong(e.message))
+            })?),
+            ("uid", "=") => Condition::Uids(each(value, |one| {
+                let text = || format!("`{one:.64}` is no user: they are 0 to 4294967295");
+                one.parse().map_err(|_| wrong(text()))
+            })?),
             ("time", ">=") => Condition::Since(when(value, volume)?),
             ("time", "<=") => Condition::Until(when(value, volume)?),
             ("path", "=") => Condition::Path(absolute(value)?),
@@ -179,11 +178,12 @@ impl Condition {
     fn holds(&self, logged: &Logged) -> bool {
         let record = &logged.record;
         match self {
-            Condition::Client(network) => {
-                record.cause.is_none() && network.contains(client_of(record.origin.client))
+            // Commands have no client, and do all as root: they are named by what they are.
+            Condition::Clients(networks) => {
+                let client = client_of(record.origin.client);
+                record.cause.is_none() && networks.iter().any(|network| network.contains(client))
             }
-            // Commands do all as root, and are named by what they are.
-            Condition::Uid(uid) => record.cause.is_none() && record.origin.uid == *uid,
+            Condition::Uids(uids) => record.cause.is_none() && uids.contains(&record.origin.uid),
             Condition::Since(when) => when.is_before(logged),
             Condition::Until(when) => when.is_after(logged),
             Condition::Procedures(procedures) => procedures.contains(&record.procedure),
@@ -252,6 +252,11 @@ fn absolute(text: &str) -> Answer<Vec<u8>> {
     Ok(path)
 }
 
+/// The values of a list with commas.
+fn each<T>(text: &str, one: impl Fn(&str) -> Answer<T>) -> Answer<Vec<T>> {
+    text.split(',').map(|part| one(part.trim())).collect()
+}
+
 fn procedures(text: &str) -> Answer<Vec<Procedure>> {
     let one = |name: &str| {
         let found = PROCEDURES.iter().find(|(own, _)| own.eq_ignore_ascii_case(name.trim()));
@@ -262,7 +267,7 @@ fn procedures(text: &str) -> Answer<Vec<Procedure>> {
             Refusal::new(ProblemKind::Invalid, text).with_hint(hint)
         })
     };
-    text.split(',').map(one).collect()
+    each(text, one)
 }
 
 fn is_at_or_below(path: &[u8], of: &[u8]) -> bool {

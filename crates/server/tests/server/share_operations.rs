@@ -107,6 +107,7 @@ fn operations_are_listed_from_the_newest_on_and_by_conditions() {
         assert_eq!(with(&format!("time<=seq:{before}")), 13 - count);
     }
     assert_eq!(with("client=10.0.0.7 and op=WRITE"), 2);
+    assert_eq!(with("client=10.0.0.7,10.0.0.8/31 and uid=7,0"), 13);
     assert_eq!(with("path~*/RE* AND uid=0"), 2);
     assert_eq!(with("path=\"/docs/READ ME\""), 2);
     assert_eq!(with("number=3"), 1);
@@ -139,6 +140,7 @@ fn operations_come_in_pages_and_wrong_conditions_are_refused() {
         "size=3",
         "op=READ",
         "client=here",
+        "client=10.0.0.7,",
         "time>=-5x",
         "path=/a b",
     ] {
