@@ -21,10 +21,10 @@ pub struct OpsArgs {
     /// Name of the share.
     name: String,
     /// Not before this moment.
-    #[arg(long, value_name = "MOMENT")]
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
     since: Option<String>,
     /// Not after this moment.
-    #[arg(long, value_name = "MOMENT")]
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
     until: Option<String>,
     /// Of a client: an address or a network.
     #[arg(long, value_name = "HOST|CIDR")]

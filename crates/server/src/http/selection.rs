@@ -306,7 +306,7 @@ mod tests {
         let of = |text| terms(text).expect("an expression");
         assert_eq!(
             of("uid=1 and time >= -2h AND path~\"/my docs/*\""),
-            ["uid=1", "time>=-2h", "path~\"/my docs/*\""]
+            ["uid=1", "time >= -2h", "path~\"/my docs/*\""]
         );
         assert_eq!(of("path=\"/a and b\""), ["path=\"/a and b\""]);
         for text in ["", "and", "uid=1 and", "and uid=1", "uid=1 and and uid=2", "path=\"a"] {

@@ -243,6 +243,12 @@ fn spec() -> VolumeSpec {
     }
 }
 
+/// Whether a share takes it for a path.
+fn is_path(text: &str) -> bool {
+    let bytes = api::path_bytes(text);
+    bytes.is_ok_and(|bytes| share::FilePath::new(&bytes).is_ok())
+}
+
 /// Whether the volume takes it for the name of a user.
 fn is_user(pool: &Pool, text: &str) -> bool {
     let secret = Secret::new("twelve-bytes".to_owned()).expect("it fits");
@@ -271,9 +277,12 @@ fn a_pattern_has_nothing_that_the_server_does_not_read() {
         "granularity" => text.parse::<Granularity>().is_ok(),
         "cron" => text.parse::<Cron>().is_ok(),
         "next" => text.parse::<WallTime>().is_ok(),
+        "path" => is_path(text),
+        // Of a diff the moment, of a restore the path.
+        "to" if text.starts_with('/') => is_path(text),
         "at" | "from" | "to" | "since" | "until" => text.parse::<Moment>().is_ok(),
-        "name" | "volume" | "volumes" | "share" | "to_volume" | "group" | "like" | "mark"
-        | "hook" => is_name(text),
+        "name" | "volume" | "volumes" | "share" | "to_volume" | "to_share" | "group" | "like"
+        | "mark" | "hook" => is_name(text),
         "allow" => wire::iscsi::names::fold_initiator(text).is_ok(),
         "network" => text.parse::<Network>().is_ok(),
         "user" => is_user(&pool, text),
@@ -305,8 +314,9 @@ fn a_pattern_has_nothing_that_the_server_does_not_read() {
                     (true, true) => {}
                 }
             }
-            // Initiators have names that break all rules.
-            let is_lenient = ["allow", "user"].contains(&name.as_str());
+            // Initiators have names that break all rules, and paths take nearly everything.
+            let is_path = pattern.starts_with("^[/]");
+            let is_lenient = is_path || ["allow", "user"].contains(&name.as_str());
             let refuses = refused > 100 || is_lenient;
             assert!(refuses, "{name}: {pattern} and the server refuse next to nothing");
         }
