@@ -119,8 +119,8 @@ pub struct RepairShare {
     #[schema(example = "client=10.0.0.7 and time>=-2h and path~/docs/*")]
     pub undo: String,
     /// Operations that are undone with them: `nothing` (the default): one on which another stands
-    /// is not undone; `names`: those that stand on undone ones; `bytes`: these, and those that wrote
-    /// over bytes of undone ones.
+    /// is not undone; `names`: those that stand on undone ones; `bytes`: these, and those that
+    /// wrote over bytes of undone ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follow: Option<String>,
     /// Only say what would be done.

@@ -30,8 +30,8 @@ const ON_MAX: usize = 100;
 /// How often a repair is planned if the share changes meanwhile.
 const TRIES: usize = 3;
 
-/// Undoes some operations on a share and keeps all others (RFS). A repair is in the history, and can
-/// be undone by another.
+/// Undoes some operations on a share and keeps all others (RFS). A repair is in the history, and
+/// can be undone by another.
 #[utoipa::path(post, path = "/shares/{share}/repairs", tag = "shares",
     request_body = RepairShare,
     params(("share" = String, Path, description = "Name of the share")),
@@ -41,7 +41,8 @@ const TRIES: usize = 3;
         (status = 404, body = api::Problem, content_type = "application/problem+json"),
         (status = 409, description = "The share changes too fast, or another command changes it",
             body = api::Problem, content_type = "application/problem+json"),
-        (status = 410, description = "A moment that is needed is not kept any more", body = api::Problem, content_type = "application/problem+json"),
+        (status = 410, description = "A moment that is needed is not kept any more",
+            body = api::Problem, content_type = "application/problem+json"),
         (status = 422, body = api::Problem, content_type = "application/problem+json"),
         (status = 507, description = "The pool is full", body = api::Problem,
             content_type = "application/problem+json"),

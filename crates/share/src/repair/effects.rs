@@ -52,8 +52,8 @@ pub(crate) fn subject(logged: &Logged) -> Option<FileId> {
 }
 
 /// The object that it made, changed the content of, or took a name from. Of all that one sender did
-/// with it in one transaction only the first state before and the last after are kept, so all of that is
-/// undone together.
+/// with it in one transaction only the first state before and the last after are kept, so all of
+/// that is undone together.
 pub(crate) fn touched(logged: &Logged) -> Option<FileId> {
     let record = &logged.record;
     let is_content = record.procedure != Procedure::SetAttributes || record.range.is_some();

@@ -277,7 +277,10 @@ fn cases() -> u32 {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        failure_persistence: None, cases: cases(), max_shrink_iters: 3000, ..ProptestConfig::default()
+        failure_persistence: None,
+        cases: cases(),
+        max_shrink_iters: 3000,
+        ..ProptestConfig::default()
     })]
 
     #[test]
