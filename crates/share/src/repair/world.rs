@@ -418,11 +418,10 @@ impl<'a, B: Blocks> World<'a, B> {
         }
         if let Some(there) = to.object
             && Some(there) != target.victim
+            && !self.may_replace(there, other, logged)?
         {
-            if !self.may_replace(there, other, logged)? {
-                self.conflict(logged, Reason::NameTaken, because);
-                return Ok(());
-            }
+            self.conflict(logged, Reason::NameTaken, because);
+            return Ok(());
         }
         if let (Some(victim), Some(before)) = (target.victim, &record.before)
             && to.object != Some(victim)
