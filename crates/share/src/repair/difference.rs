@@ -230,7 +230,7 @@ impl<B: Blocks> Comparing<'_, '_, B> {
             gid: Some(object.gid).filter(|gid| *gid != now.gid),
             size: None,
             accessed: to(object.accessed).filter(|_| object.accessed != now.accessed),
-            modified: to(object.modified).filter(|_| !is_near(object.modified, now.modified)),
+            modified: to(object.modified).filter(|_| !is_as_told(object, now.modified)),
         };
         let is_written = size.is_some() || !pieces.is_empty();
         if object.kind == FileKind::Directory {
@@ -380,9 +380,10 @@ fn to(time: WallTime) -> Option<SetTime> {
     Some(SetTime::To(time))
 }
 
-/// Whether two times are as near as records tell them.
-fn is_near(a: WallTime, b: WallTime) -> bool {
-    a.as_nanos().abs_diff(b.as_nanos()) <= TIME_TOLERANCE_NS
+/// Whether a file has the time that it would have, as near as that is known.
+fn is_as_told(object: &Object, now: WallTime) -> bool {
+    let off = object.modified.as_nanos().abs_diff(now.as_nanos());
+    off == 0 || object.is_near && off <= TIME_TOLERANCE_NS
 }
 
 /// The first byte that differs, and the one after the last.

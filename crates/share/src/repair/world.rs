@@ -38,6 +38,8 @@ pub(crate) struct Object {
     pub gid: u32,
     pub accessed: WallTime,
     pub modified: WallTime,
+    /// Whether `modified` is the time of a record: that may be later than the one by the clock.
+    pub is_near: bool,
     /// None while it would be what it was.
     pub content: Option<Content>,
 }
@@ -231,6 +233,7 @@ impl<'a, B: Blocks> World<'a, B> {
             gid: before.gid,
             accessed: before.accessed,
             modified: before.modified,
+            is_near: false,
             content: None,
         };
         let object = self.objects.entry(id).or_insert_with(new);
@@ -295,7 +298,7 @@ impl<'a, B: Blocks> World<'a, B> {
             if let Some(content) = &mut object.content {
                 content.write(offset, bytes, after);
             }
-            object.modified = record.time;
+            (object.modified, object.is_near) = (record.time, true);
             if !is_root {
                 object.mode &= without_set_id(object.mode);
             }
@@ -307,7 +310,7 @@ impl<'a, B: Blocks> World<'a, B> {
             if let Some(content) = &mut object.content {
                 content.resize(size);
             }
-            object.modified = record.time;
+            (object.modified, object.is_near) = (record.time, true);
             if set.mode.is_none() && !is_root {
                 object.mode &= without_set_id(object.mode);
             }
@@ -322,7 +325,9 @@ impl<'a, B: Blocks> World<'a, B> {
             None => {}
         }
         object.accessed = set.accessed.unwrap_or(object.accessed);
-        object.modified = set.modified.unwrap_or(object.modified);
+        if let Some(modified) = set.modified {
+            (object.modified, object.is_near) = (modified, false);
+        }
     }
 
     /// A write over bytes of an operation that is undone follows it, if it is to.

@@ -58,7 +58,8 @@ impl<'m, P: Present, B: Blocks> Story<'m, P, B> {
             let mut taken = Vec::new();
             let mut transaction = self.share.begin(Wait::May).expect("usable");
             while let Some((client, op)) = sent.get(at) {
-                self.now += 10;
+                // Times are told to a millisecond.
+                self.now += 10_000_000;
                 let before = transaction.operations();
                 match do_op_as(&mut transaction, *client, op, self.now) {
                     Err(ErrorKind::TransactionFull) => break,
