@@ -88,8 +88,6 @@ pub(crate) struct NameChange {
     pub to: Option<FileId>,
     /// The operation that changed the object last which loses its last name.
     pub last: Option<u64>,
-    /// Its path, as it is now.
-    pub path: Vec<u8>,
 }
 
 struct Comparing<'a, 'w, B> {
@@ -184,13 +182,13 @@ impl<B: Blocks> Comparing<'_, '_, B> {
             }
             let path = self.path_of(key)?;
             let change = match entry.object {
-                None => Change::Removed(path.clone()),
-                Some(to) if self.inode(to)?.is_none() => Change::Restored(path.clone()),
-                Some(_) => Change::Renamed(path.clone()),
+                None => Change::Removed(path),
+                Some(to) if self.inode(to)?.is_none() => Change::Restored(path),
+                Some(_) => Change::Renamed(path),
             };
             self.found.changes.push(change);
             let (key, to) = (key.clone(), entry.object);
-            self.found.names.push(NameChange { key, from: there, to, last: None, path });
+            self.found.names.push(NameChange { key, from: there, to, last: None });
         }
         Ok(())
     }

@@ -24,31 +24,58 @@ pub(super) enum Step<'a> {
     Drop(u64, bool),
 }
 
+/// Changes of names, numbered.
+type Group<'a> = Vec<(u64, &'a NameChange)>;
+
 /// The steps from the names as they are to those as they would be, in parts: each is all the names
 /// of some objects that change places. In a part all names that change go out of the tree, those
-/// that are to be come in, and what is left goes.
+/// that are to be come in, and what is left goes. A directory goes after all that was in it.
 pub(super) fn parts<'a>(
     names: &'a [NameChange],
     made: &BTreeMap<FileId, (FileId, u64)>,
 ) -> Vec<Vec<Step<'a>>> {
-    let mut parts: Vec<(Option<usize>, Vec<Step<'_>>)> = Vec::new();
-    for group in groups(names) {
-        let steps = steps(&group, made);
-        let removes_directory = steps.iter().any(|step| matches!(step, Step::Drop(_, true)));
-        // A directory goes after all that is below it.
-        let depth = |(_, change): &(u64, &NameChange)| change.path.len();
-        let longest = group.iter().map(depth).max().unwrap_or_default();
-        parts.push((removes_directory.then_some(longest), steps));
+    let (mut waiting, mut parts) = (groups(names), Vec::new());
+    while !waiting.is_empty() {
+        // Directories out of which names have yet to go, and by which group.
+        let mut left: BTreeMap<FileId, Vec<usize>> = BTreeMap::new();
+        for (index, group) in waiting.iter().enumerate() {
+            let directories = group.iter().filter(|(_, change)| change.from.is_some());
+            directories.for_each(|(_, change)| left.entry(change.key.0).or_default().push(index));
+        }
+        let is_ready = |index: usize, group: &Group<'_>| {
+            let going = going(group);
+            let mut others = going.iter().filter_map(|directory| left.get(directory)).flatten();
+            others.all(|other| *other == index)
+        };
+        let ready: Vec<bool> =
+            waiting.iter().enumerate().map(|(index, group)| is_ready(index, group)).collect();
+        if !ready.contains(&true) {
+            // Each waits for another: they change together.
+            let all: Group<'_> = std::mem::take(&mut waiting).into_iter().flatten().collect();
+            parts.push(steps(&all, made));
+            break;
+        }
+        let mut is_ready = ready.iter();
+        let go: Vec<Group<'_>> =
+            waiting.extract_if(.., |_| *is_ready.next().expect("one for each")).collect();
+        parts.extend(go.iter().map(|group| steps(group, made)));
     }
-    parts.sort_by_key(|(longest, _)| longest.map(|longest| usize::MAX - longest));
-    parts.into_iter().map(|(_, steps)| steps).collect()
+    parts
+}
+
+/// The directories that a group takes away.
+fn going(group: &Group<'_>) -> Vec<FileId> {
+    let comes = |id: FileId| group.iter().any(|(_, change)| change.to == Some(id));
+    let from = group.iter().filter_map(|(_, change)| change.from);
+    let directories = from.filter(|(_, kind)| *kind == FileKind::Directory).map(|(id, _)| id);
+    directories.filter(|id| !comes(*id)).collect()
 }
 
 /// The changes of names, numbered, in groups that have no object in common.
-fn groups(names: &[NameChange]) -> Vec<Vec<(u64, &NameChange)>> {
+fn groups(names: &[NameChange]) -> Vec<Group<'_>> {
     // Each name is in the group of the first of its objects; groups are joined by their objects.
     let mut group_of: BTreeMap<FileId, usize> = BTreeMap::new();
-    let mut groups: Vec<Vec<(u64, &NameChange)>> = Vec::new();
+    let mut groups: Vec<Group<'_>> = Vec::new();
     for (change, number) in names.iter().zip(0..) {
         let objects = [change.from.map(|(id, _)| id), change.to];
         let known: Vec<usize> =
