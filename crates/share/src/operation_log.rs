@@ -3,7 +3,7 @@
 use format::share::log::{LogBlock, log_block};
 use format::share::operation::{Operation, Procedure, Target};
 use format::share::place::{FILE_BYTES_MAX, LOG_BLOCKS};
-use units::{FileId, Seq, WallTime};
+use units::{Seq, WallTime};
 
 use crate::blocks::Present;
 use crate::error::{Error, Result, not_kept};
@@ -59,14 +59,6 @@ impl Logged {
             }
             Procedure::Other(_) => true,
         }
-    }
-
-    /// The objects that it names, directories too.
-    pub fn objects(&self) -> impl Iterator<Item = FileId> {
-        let target = self.record.target;
-        let of_target = target.map(|target| target.directory);
-        let victim = target.and_then(|target| target.victim);
-        [Some(self.record.object), self.record.other, of_target, victim].into_iter().flatten()
     }
 }
 

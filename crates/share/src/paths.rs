@@ -42,14 +42,6 @@ impl<'t, T: Source> Paths<'t, T> {
         }
     }
 
-    /// The path of a name in a directory.
-    ///
-    /// # Errors
-    /// As [`Paths::of`].
-    pub fn of_name(&mut self, directory: FileId, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.of(directory)?.map(|path| join(path, name)))
-    }
-
     fn path(&mut self, inode: Inode) -> Result<Option<Vec<u8>>> {
         let (mut at, mut names) = (inode, Vec::new());
         while at != Inode::ROOT {

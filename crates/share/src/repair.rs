@@ -17,11 +17,13 @@ mod difference;
 mod effects;
 mod kinds;
 mod moments;
+mod ranges;
 mod steps;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use format::share::operation::Procedure;
 use format::share::place::LOG_FIRST;
 use units::{FileId, Seq, WallTime};
 
@@ -265,6 +267,9 @@ impl<P: Present> History<'_, P> {
         self.each(*first, &mut |logged| {
             if world.is_full() {
                 return Ok(());
+            }
+            if let Procedure::Other(_) = logged.record.procedure {
+                return Err(Error::with_source(ErrorKind::Invalid, Entangled::Unknown));
             }
             match undone.contains(&logged.number()) {
                 true => world.leave_out(logged),

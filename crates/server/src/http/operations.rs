@@ -198,7 +198,7 @@ impl NamedFile {
 enum Wanted<'a> {
     /// Those that are selected.
     Selected(&'a Selection),
-    /// Those on a file, which had its name after that number.
+    /// Those on a file, which has its path after the operation with that number.
     Of(&'a mut NamedFile, u64),
 }
 

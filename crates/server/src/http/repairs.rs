@@ -82,29 +82,25 @@ fn repair(
         opened: &opened,
         selection: &selection,
         newest: opened.share().statistics().operations,
+        before: opened.volume().last_seq(),
         follow,
         goes_on: &goes_on,
     };
-    let told = |mut told: ShareRepair, before: Seq| {
-        (told.share, told.dry_run, told.before) = (name.to_owned(), body.dry_run, before.0);
-        told
-    };
-    let before = opened.volume().last_seq();
     if body.dry_run {
         let (_, _, planned) = planning.plan(None).map_err(|error| failed(error, name))?;
         let would = planned.changes.iter().map(|change| would(name, change)).collect();
-        return Ok(told(ShareRepair { would, ..planned }, before));
+        return Ok(ShareRepair { would, dry_run: true, ..planned });
     }
     let done = change(context, &opened, CauseKind::Repair, |changer| planning.apply(changer))?;
-    done.map(|repair| told(repair, before)).map_err(|(error, is_begun, number)| {
+    done.map_err(|(error, is_begun, number)| {
         let refusal = failed(error, name);
         if !is_begun {
             return refusal;
         }
-        let hint = format!(
-            "a part was done: `--undo repair={number}` undoes that; the same again does the rest"
-        );
-        refusal.with_hint(hint)
+        refusal.with_hint(format!(
+            "a part may have been done: `--undo repair={number}` undoes it, and the same repair \
+             again does the rest"
+        ))
     })
 }
 
@@ -112,8 +108,9 @@ fn repair(
 struct Planning<'a> {
     opened: &'a Opened,
     selection: &'a Selection,
-    /// The last operation that may be named.
+    /// The last operation that may be named, and the seq then.
     newest: u64,
+    before: Seq,
     follow: Follow,
     goes_on: &'a dyn Fn() -> bool,
 }
@@ -151,7 +148,7 @@ impl Planning<'_> {
         let (follow, goes_on) = (self.follow, self.goes_on);
         let mut request = Request { since, named: &mut named, follow, goes_on };
         let plan = repair::plan(self.opened.share(), &moments, &mut request)?;
-        let told = told(&plan, &mut naming, self.newest)?;
+        let told = self.told(&plan, &mut naming)?;
         Ok((present, plan, told))
     }
 
@@ -169,10 +166,8 @@ impl Planning<'_> {
             let ((present, seq), plan, mut told) = planned.map_err(|e| failed(e, is_begun))?;
             let at = |seq| self.moment(seq);
             let moments = Moments { present, seq, at: &at };
-            let before = self.opened.share().statistics().operations;
+            is_begun |= !plan.difference.changes.is_empty();
             let applied = repair::apply(&plan.difference, changer, &moments, self.goes_on);
-            // Others' operations are counted too: then it is only asked for nothing.
-            is_begun |= self.opened.share().statistics().operations != before;
             match applied {
                 Ok(_) => {
                     told.number = is_begun.then_some(number);
@@ -184,39 +179,44 @@ impl Planning<'_> {
         }
         unreachable!("the last try returns")
     }
-}
 
-fn told<T: Tree>(
-    plan: &Plan,
-    naming: &mut Naming<'_, T>,
-    newest: u64,
-) -> ::share::Result<ShareRepair> {
-    let mut dependents = Vec::new();
-    for Dependent { operation: logged, reason, on } in plan.dependents.iter().take(TOLD_MAX) {
-        let paths = naming.of_operation(logged)?;
-        let on = on.iter().take(ON_MAX).copied().collect();
-        let reason = words(*reason).to_owned();
-        dependents.push(DependentOperation { operation: operation(logged, &paths), reason, on });
+    /// A plan as it is told.
+    fn told<T: Tree>(
+        &self,
+        plan: &Plan,
+        naming: &mut Naming<'_, T>,
+    ) -> ::share::Result<ShareRepair> {
+        let mut dependents = Vec::new();
+        for Dependent { operation: logged, reason, on } in plan.dependents.iter().take(TOLD_MAX) {
+            let paths = naming.of_operation(logged)?;
+            let on = on.iter().take(ON_MAX).copied().collect();
+            let reason = words(*reason).to_owned();
+            dependents.push(DependentOperation {
+                operation: operation(logged, &paths),
+                reason,
+                on,
+            });
+        }
+        let all = &plan.difference.changes;
+        let bytes = all.iter().filter_map(|change| match change {
+            Change::Written(_, bytes) => Some(*bytes),
+            _ => None,
+        });
+        Ok(ShareRepair {
+            share: self.opened.volume().name().to_owned(),
+            dry_run: false,
+            number: None,
+            before: self.before.0,
+            undone: plan.undone.range(..=self.newest).count() as u64,
+            kept: plan.kept.range(..=self.newest).count() as u64,
+            followed: plan.followed.len() as u64,
+            dependents,
+            changes: all.iter().take(TOLD_MAX).map(changed).collect(),
+            changes_total: all.len() as u64,
+            bytes: bytes.sum(),
+            would: Vec::new(),
+        })
     }
-    let all = &plan.difference.changes;
-    let bytes = all.iter().filter_map(|change| match change {
-        Change::Written(_, bytes) => Some(*bytes),
-        _ => None,
-    });
-    Ok(ShareRepair {
-        share: String::new(),
-        dry_run: false,
-        number: None,
-        before: 0,
-        undone: plan.undone.range(..=newest).count() as u64,
-        kept: plan.kept.range(..=newest).count() as u64,
-        followed: plan.followed.len() as u64,
-        dependents,
-        changes: all.iter().take(TOLD_MAX).map(changed).collect(),
-        changes_total: all.len() as u64,
-        bytes: bytes.sum(),
-        would: Vec::new(),
-    })
 }
 
 fn changed(change: &Change) -> RepairChange {

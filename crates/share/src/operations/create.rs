@@ -38,6 +38,17 @@ pub enum Special {
     BlockDevice(u32, u32),
 }
 
+/// An object of any kind, as far as it is made at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Like<'d> {
+    /// Its kind.
+    pub kind: FileKind,
+    /// The content of a symbolic link.
+    pub target: &'d [u8],
+    /// Major and minor number of a device.
+    pub device: (u32, u32),
+}
+
 /// A name that may be made; `.` and `..` are there.
 fn new_name(name: &[u8]) -> Result<FileName<'_>> {
     FileName::new(name).map_err(|error| match error {
@@ -142,6 +153,33 @@ impl<'d, P: Present> Transaction<'_, 'd, P> {
                 Ok(())
             })
         })
+    }
+
+    /// Makes an object like another one, without the content of files and directories.
+    ///
+    /// # Errors
+    /// Those of making such an object.
+    pub fn make_like(
+        &mut self,
+        caller: &Caller<'_>,
+        directory: FileId,
+        name: &[u8],
+        set: &SetAttributes,
+        like: Like<'d>,
+    ) -> Result<Attributes> {
+        let (major, minor) = like.device;
+        let special = match like.kind {
+            FileKind::File => return self.create(caller, directory, name, Create::Guarded(set)),
+            FileKind::Directory => return self.make_directory(caller, directory, name, set),
+            FileKind::Symlink => {
+                return self.make_symlink(caller, directory, name, set, like.target);
+            }
+            FileKind::Fifo => Special::Fifo,
+            FileKind::Socket => Special::Socket,
+            FileKind::CharacterDevice => Special::CharacterDevice(major, minor),
+            FileKind::BlockDevice => Special::BlockDevice(major, minor),
+        };
+        self.make_node(caller, directory, name, set, special)
     }
 
     /// Gives an object another name.

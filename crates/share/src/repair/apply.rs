@@ -19,7 +19,7 @@ use crate::attributes::SetAttributes;
 use crate::blocks::{Blocks, Present, Wait};
 use crate::changer::Changer;
 use crate::error::{Error, ErrorKind, Result, require};
-use crate::operations::create::{Create, Special};
+use crate::operations::create::Like;
 use crate::permission::Credentials;
 use crate::source::Source;
 use crate::transaction::Transaction;
@@ -223,25 +223,9 @@ impl<P: Present, B: Blocks> Applying<'_, P, B> {
             let past = self.moments.open(object.base)?;
             target = past.tree(Wait::May).read_link(object.id)?;
         }
-        let (major, minor) = object.device;
+        let like = Like { kind: object.kind, target: &target, device: object.device };
         let made = self.changer.change(|transaction, caller| {
-            let special = match object.kind {
-                FileKind::File => {
-                    let how = Create::Guarded(&none);
-                    return Ok(transaction.create(caller, stage, name, how)?.id);
-                }
-                FileKind::Directory => {
-                    return Ok(transaction.make_directory(caller, stage, name, &none)?.id);
-                }
-                FileKind::Symlink => {
-                    return Ok(transaction.make_symlink(caller, stage, name, &none, &target)?.id);
-                }
-                FileKind::Fifo => Special::Fifo,
-                FileKind::Socket => Special::Socket,
-                FileKind::CharacterDevice => Special::CharacterDevice(major, minor),
-                FileKind::BlockDevice => Special::BlockDevice(major, minor),
-            };
-            Ok(transaction.make_node(caller, stage, name, &none, special)?.id)
+            Ok(transaction.make_like(caller, stage, name, &none, like)?.id)
         })?;
         if object.kind == FileKind::File {
             for (start, end, at) in object.pieces.iter().filter(|(.., at)| at.is_some()) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::ranges::Ranges;
 use crate::operation_log::At;
 
 /// A part of a file: first byte, end, and a moment at which its bytes were in it, or none of zeros.
@@ -14,9 +15,8 @@ pub(crate) struct Content {
     pub size: u64,
     /// By first byte: the end, and the moment. They do not overlap.
     pieces: BTreeMap<u64, (u64, At)>,
-    /// Ranges that were changed since, by undone operations or others: all else is as it is. By
-    /// first byte, the end.
-    changed: BTreeMap<u64, u64>,
+    /// Ranges that were changed since, by undone operations or others: all else is as it is.
+    changed: Ranges<()>,
 }
 
 impl Content {
@@ -50,16 +50,7 @@ impl Content {
 
     /// A range was changed, in history or here.
     pub(crate) fn change(&mut self, from: u64, to: u64) {
-        let (mut start, mut end) = (from, to);
-        let before = self.changed.range(..=from).next_back().filter(|(_, end)| **end >= from);
-        let inside = self.changed.range(from..=to);
-        let joined: Vec<u64> = before.into_iter().chain(inside).map(|(start, _)| *start).collect();
-        for own in joined {
-            if let Some(until) = self.changed.remove(&own) {
-                (start, end) = (start.min(own), end.max(until));
-            }
-        }
-        self.changed.insert(start, end);
+        self.changed.add(from, to, ());
     }
 
     /// The pieces of the whole in order: first byte, end, and the moment, or none of zeros.
@@ -80,18 +71,10 @@ impl Content {
 
     /// The pieces of what was changed.
     pub(crate) fn changed_pieces(&self) -> Vec<Piece> {
-        let mut found = Vec::new();
-        for (start, end, at) in self.pieces() {
-            let first = self.changed.range(..=start).next_back();
-            let inside = self.changed.range(start + 1..end.max(start + 1));
-            for (&from, &to) in first.into_iter().chain(inside) {
-                let (from, to) = (from.max(start), to.min(end));
-                if from < to {
-                    found.push((from, to, at));
-                }
-            }
-        }
-        found
+        let of = |(start, end, at): Piece| {
+            self.changed.within(start, end).map(move |(start, end, ())| (start, end, at))
+        };
+        self.pieces().into_iter().flat_map(of).collect()
     }
 
     fn clear(&mut self, from: u64, to: u64) {

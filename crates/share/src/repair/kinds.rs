@@ -39,6 +39,9 @@ pub enum Entangled {
     /// Each time operations are left out others cannot be done.
     #[error("too many operations stand on one another: name fewer of them, or follow names")]
     Chain,
+    /// An operation of a later release: nobody here knows what it changed.
+    #[error("an operation since then is of a kind that this release does not know")]
+    Unknown,
     /// Names that change at once are more than a transaction takes.
     #[error("more names have to change at once than the pool's zones take: name fewer operations")]
     Names,

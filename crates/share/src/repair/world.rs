@@ -11,6 +11,7 @@ use super::content::Content;
 use super::effects::{Key, effects, is_made, subject, touched};
 use super::kinds::{Follow, Reason};
 use super::moments::Moments;
+use super::ranges::Ranges;
 use crate::blocks::{Blocks, Wait};
 use crate::error::Result;
 use crate::operation_log::{At, Logged, Transactions};
@@ -68,9 +69,8 @@ pub(crate) struct World<'a, B> {
     shifts: BTreeMap<FileId, i64>,
     /// The undone operations that made objects, or gave or took a name of theirs.
     undone: BTreeMap<FileId, BTreeSet<u64>>,
-    /// Ranges of files that undone operations wrote, by first byte: the end, and one that did. With
-    /// [`Follow::Bytes`].
-    written: BTreeMap<FileId, BTreeMap<u64, (u64, u64)>>,
+    /// Ranges of files that undone operations wrote, and one of those. With [`Follow::Bytes`].
+    written: BTreeMap<FileId, Ranges<u64>>,
     /// Objects that a conflict was told of, and why.
     told: BTreeSet<(FileId, Reason)>,
     transactions: &'a Transactions,
@@ -133,16 +133,7 @@ impl<'a, B: Blocks> World<'a, B> {
         }
         if is_write && self.follow == Follow::Bytes {
             let written = self.written.entry(id).or_default();
-            let (mut start, mut end) = (offset, offset + bytes);
-            let before = written.range(..start).next_back().filter(|(_, (to, _))| *to >= start);
-            let inside = written.range(start..=end);
-            let joined: Vec<u64> = before.into_iter().chain(inside).map(|(own, _)| *own).collect();
-            for own in joined {
-                if let Some((to, _)) = written.remove(&own) {
-                    (start, end) = (start.min(own), end.max(to));
-                }
-            }
-            written.insert(start, (end, logged.number()));
+            written.add(offset, offset + bytes, logged.number());
         }
     }
 
@@ -172,8 +163,7 @@ impl<'a, B: Blocks> World<'a, B> {
             | Procedure::Link => self.name(logged),
             Procedure::Remove | Procedure::RemoveDirectory => self.remove(logged),
             Procedure::Rename => return self.rename(logged),
-            // Records of a later release: it changes nothing that is known here.
-            Procedure::Other(_) => {}
+            Procedure::Other(_) => unreachable!("the plan refuses it"),
         }
         Ok(())
     }
@@ -336,8 +326,7 @@ impl<'a, B: Blocks> World<'a, B> {
             return;
         }
         let Some(written) = self.written.get(&id) else { return };
-        let before = written.range(..to).next_back().filter(|(_, (end, _))| *end > from);
-        let on: BTreeSet<u64> = before.map(|(_, (_, number))| *number).into_iter().collect();
+        let on: BTreeSet<u64> = written.within(from, to).map(|(.., number)| number).collect();
         if !on.is_empty() {
             self.conflict(logged, Reason::Bytes, on);
         }

@@ -8,7 +8,7 @@ use super::{Effect, Run, attributes_of, has_attributes};
 use crate::attributes::{Attributes, SetAttributes};
 use crate::blocks::{Present, Wait};
 use crate::error::{Error, ErrorKind, Result, require};
-use crate::operations::create::{Create, Special};
+use crate::operations::create::{Create, Like};
 use crate::permission::Credentials;
 use crate::transaction::{Caller, Transaction};
 use crate::tree::Tree;
@@ -300,18 +300,10 @@ impl<T: Tree, P: Present> Run<'_, T, P> {
             FileKind::Symlink => self.past.read_link(then.id)?,
             _ => Vec::new(),
         };
-        let (major, minor) = then.device;
-        let special = match then.kind {
-            FileKind::Socket => Special::Socket,
-            FileKind::CharacterDevice => Special::CharacterDevice(major, minor),
-            FileKind::BlockDevice => Special::BlockDevice(major, minor),
-            _ => Special::Fifo,
-        };
-        let made =
-            self.in_place_of(parent, name, there, |transaction, caller| match then.kind {
-                FileKind::Symlink => transaction.make_symlink(caller, parent, name, &set, &target),
-                _ => transaction.make_node(caller, parent, name, &set, special),
-            })?;
+        let like = Like { kind: then.kind, target: &target, device: then.device };
+        let made = self.in_place_of(parent, name, there, |transaction, caller| {
+            transaction.make_like(caller, parent, name, &set, like)
+        })?;
         self.set_attributes(made.id, then)?;
         Ok(Some(made.id))
     }

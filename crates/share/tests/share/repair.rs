@@ -592,3 +592,58 @@ fn directories_go_after_what_is_in_them() {
     story.repair(&planned).1.expect("it is done");
     story.assert_is(&story.without(&planned.undone));
 }
+
+/// A repair that found the share changed when half of it was done: the next plan leaves out what
+/// the first did, and comes to what one repair would have.
+#[test]
+fn a_repair_that_is_planned_again_does_all_of_it() {
+    let memory = Memory::default();
+    let mut story = in_memory(&memory);
+    for path in ["a", "f"] {
+        story.send(&[create(1, path)]);
+        story.send(&[write(1, path, "good")]);
+    }
+    story.send(&[write(2, "a", "evil, and longer")]);
+    story.send(&[(2, Op::Rename("f".to_owned(), "g".to_owned()))]);
+    let culprit = |logged: &Logged| logged.record.origin.client == 2;
+    let planned = story.plan(Follow::Nothing, culprit);
+    story.send(&[create(1, "f")]);
+    let (number, failed) = story.repair(&planned);
+    assert_eq!(failed.expect_err("a name is taken").kind, ErrorKind::NotSync);
+    assert_eq!(text(&story, "a").as_deref(), Some("good"), "a part was done");
+    let own = Some(Cause { kind: CauseKind::Repair, number });
+    let again = story.plan(Follow::Nothing, |logged| culprit(logged) || logged.record.cause == own);
+    story.repair(&again).1.expect("it is done");
+    let undone = again.undone.iter().filter(|number| **number <= story.done.len() as u64);
+    story.assert_is(&story.without(&undone.copied().collect()));
+    assert_eq!(text(&story, "g").as_deref(), Some("good"), "the name was taken again");
+}
+
+#[test]
+fn large_files_that_are_mostly_holes_come_back_as_such() {
+    const SIZE: u64 = 1 << 42;
+    let memory = Memory::default();
+    let mut story = in_memory(&memory);
+    let at = |path: &str, offset: u64| (1, Op::Write(path.to_owned(), offset, vec![7; 5000]));
+    for path in ["removed", "cut"] {
+        story.send(&[create(1, path)]);
+        story.send(&[at(path, 3000), at(path, SIZE - 5000)]);
+    }
+    let blocks = memory.data_blocks().len();
+    story.send(&[(2, Op::Remove("removed".to_owned()))]);
+    story.send(&[(2, Op::Resize("cut".to_owned(), 10))]);
+    let planned = story.plan(Follow::Nothing, |logged| logged.record.origin.client == 2);
+    let applied = story.repair(&planned).1.expect("it is done");
+    assert!(applied.bytes < 2 << 20, "{applied:?}");
+    assert!(memory.data_blocks().len() < blocks + 300, "holes stay holes");
+    let tree = story.share.tree(Wait::May).expect("usable");
+    for path in ["removed", "cut"] {
+        let id = find(&tree, path).expect("it is there");
+        assert_eq!(tree.attributes(id).expect("it is there").size, SIZE);
+        for offset in [3000, SIZE - 5000] {
+            let mut bytes = vec![0; 5000];
+            tree.read(&Credentials::root(), id, offset, &mut bytes).expect("it is read");
+            assert!(bytes.iter().all(|byte| *byte == 7), "{path} at {offset}");
+        }
+    }
+}
