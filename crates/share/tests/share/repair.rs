@@ -647,3 +647,23 @@ fn large_files_that_are_mostly_holes_come_back_as_such() {
         }
     }
 }
+
+#[test]
+fn an_operation_that_nobody_here_knows_is_not_passed_over() {
+    let memory = Memory::default();
+    let mut story = in_memory(&memory);
+    story.send(&[create(1, "f")]);
+    story.send(&[write(2, "f", "evil")]);
+    story.send(&[write(1, "f", "good")]);
+    memory.damage(format::share::log::log_block(0), |bytes| {
+        // The third record, by the lengths of those before it.
+        let length = |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
+        let second = 512 + length(512);
+        let third = second + length(second);
+        bytes[third + 2] = 200;
+    });
+    let culprit = |logged: &Logged| logged.record.origin.client == 2;
+    let error = story.try_plan(Follow::Nothing, culprit).expect_err("it is not known");
+    assert_eq!(error.kind, ErrorKind::Invalid);
+    assert!(error.source.is_some_and(|source| source.to_string().contains("does not know")));
+}
