@@ -181,6 +181,16 @@ fn shares_and_moments_are_closed_when_they_are_gone_and_not_before() {
 }
 
 #[test]
+fn one_command_changes_a_share_at_a_time() {
+    let rig = Rig::new();
+    let opened = rig.shares.open_volume(&rig.share()).expect("opened");
+    let first = opened.command();
+    assert!(first.is_some() && opened.command().is_none());
+    drop(first);
+    assert!(opened.command().is_some());
+}
+
+#[test]
 fn handles_of_a_deleted_share_are_stale_until_it_is_back() {
     let rig = Rig::new();
     let mut client = Client::connect(rig.address);
