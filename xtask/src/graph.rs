@@ -53,29 +53,40 @@ const LADDER: &[Rung] = &[
     },
     Rung { name: "share", height: 5, may_name: &["volume", "format", "env", "units"] },
     Rung { name: "api", height: 5, may_name: &["units"] },
+    Rung { name: "intercept", height: 6, may_name: &["share", "units", "wire"] },
     Rung {
         name: "server",
-        height: 6,
+        height: 7,
         may_name: &[
-            "wire", "share", "volume", "api", "block", "env", "format", "trace", "model", "units",
+            "intercept",
+            "wire",
+            "share",
+            "volume",
+            "api",
+            "block",
+            "env",
+            "format",
+            "trace",
+            "model",
+            "units",
         ],
     },
-    Rung { name: "terminal", height: 6, may_name: &["api", "trace", "model", "units", "wire"] },
+    Rung { name: "terminal", height: 7, may_name: &["api", "trace", "model", "units", "wire"] },
     Rung {
         name: "cli",
-        height: 7,
+        height: 8,
         may_name: &["terminal", "api", "trace", "model", "format", "server", "units", "wire"],
     },
     Rung {
         name: "lab-cli",
-        height: 7,
+        height: 8,
         may_name: &[
             "terminal", "lab", "load", "replay", "api", "trace", "model", "volume", "units", "wire",
         ],
     },
     // From outside: they know the contract, not the code. Benchmarks use what drives real clients.
-    Rung { name: "tests", height: 8, may_name: &[] },
-    Rung { name: "xtask", height: 9, may_name: &["tests"] },
+    Rung { name: "tests", height: 9, may_name: &[] },
+    Rung { name: "xtask", height: 10, may_name: &["tests"] },
 ];
 
 /// One dependency as cargo sees it.

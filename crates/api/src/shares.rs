@@ -20,6 +20,8 @@ pub struct Share {
     /// `stable`: changed names and attributes are on the device before the answer; `server`: they
     /// are with the operating system, and survive the server, not a power cut.
     pub metadata: String,
+    /// The relay before another NFS server that it belongs to; null without one.
+    pub relay: Option<Relay>,
     /// The networks that may use it, in their order; of those that contain an address the smallest
     /// decides. Loopback may do all where none does, and others nothing.
     pub allowed: Vec<Allowed>,
@@ -73,6 +75,40 @@ pub struct Share {
     pub dedup: Dedup,
     /// How many versions there are.
     pub versions: u64,
+}
+
+/// A relay before an NFS server, as the configuration has it: clients mount it instead.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Relay {
+    /// `append` or `overwrite`: the share follows another server; `inline`: it is served itself.
+    pub form: String,
+    /// Where clients mount.
+    pub listen: String,
+    /// The export of the server behind it.
+    pub primary: String,
+    /// Connections of clients.
+    pub clients: u64,
+    /// How far the share follows; null of `inline`.
+    pub mirror: Option<Mirror>,
+}
+
+/// A share that follows another server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Mirror {
+    /// `comparing`: it is being made what the server has; `following`: it does what the server did.
+    pub state: String,
+    /// Operations that the server did and the share has not done yet.
+    pub waiting: u64,
+    /// Bytes of them.
+    pub waiting_bytes: u64,
+    /// Operations that the share did since the start.
+    pub followed: u64,
+    /// Objects that were compared since the start.
+    pub compared: u64,
+    /// How often it had to compare, the first time after the start included.
+    pub comparisons: u64,
+    /// The trouble that it has now; null without any.
+    pub trouble: Option<String>,
 }
 
 /// A network that may use a share.

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use api::ExitCode;
 use server::{
-    CONFIG_FILE_DEFAULT, IscsiSettings, ListenSettings, LogSettings, NbdSettings, NfsSettings,
-    Settings, StartError,
+    CONFIG_FILE_DEFAULT, InterceptSettings, IscsiSettings, ListenSettings, LogSettings,
+    NbdSettings, NfsSettings, Settings, StartError,
 };
 
 use crate::failure;
@@ -41,6 +41,11 @@ pub struct Args {
     /// [default: none].
     #[arg(long, value_name = "WHERE")]
     nfs: Vec<String>,
+    /// A relay before an NFS server that a share follows, as LISTEN,FORM,SHARE,PRIMARY: FORM is
+    /// append, overwrite or inline (which has no PRIMARY), PRIMARY is HOST:PORT:/EXPORT or
+    /// HOST:PORT,MOUNTPORT:/EXPORT; may be given several times.
+    #[arg(long, value_name = "RELAY")]
+    intercept: Vec<InterceptSettings>,
     /// Certificate chain for NBD over TCP, PEM.
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
@@ -140,6 +145,7 @@ fn upper(args: Args) -> Settings {
         },
         iscsi: IscsiSettings { listen: args.iscsi, ..IscsiSettings::default() },
         nfs: NfsSettings { listen: args.nfs, ..NfsSettings::default() },
+        intercept: args.intercept,
         hooks: std::collections::BTreeMap::new(),
         log: LogSettings { format: args.log_format, level: args.log_level },
     }

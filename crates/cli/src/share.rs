@@ -348,6 +348,13 @@ fn show_allowed(allowed: &Allowed) -> String {
     )
 }
 
+fn show_mirror(mirror: &api::Mirror) -> String {
+    let api::Mirror { state, waiting, waiting_bytes, followed, trouble, .. } = mirror;
+    let waits = format!("{waiting} operations ({}) wait", human(*waiting_bytes));
+    let trouble = trouble.as_ref().map_or(String::new(), |trouble| format!("; {trouble}"));
+    format!("{state}, {followed} operations done, {waits}{trouble}")
+}
+
 /// A share for people.
 fn show(share: &Share) -> String {
     let stamp = |s: &api::Stamp| format!("{} (seq:{})", s.time, s.seq);
@@ -355,6 +362,11 @@ fn show(share: &Share) -> String {
     match &share.mount[..] {
         [] => shown.push(("mount", "NFS is off: serve --nfs 127.0.0.1:20490".to_owned())),
         lines => shown.extend(lines.iter().map(|line| ("mount", line.clone()))),
+    }
+    if let Some(relay) = &share.relay {
+        let api::Relay { form, listen, primary, clients, .. } = relay;
+        shown.push(("relay", format!("{form}: {listen} before {primary}, {clients} connections")));
+        shown.extend(relay.mirror.iter().map(|mirror| ("mirror", show_mirror(mirror))));
     }
     shown.extend(share.allowed.iter().map(|allowed| ("allowed", show_allowed(allowed))));
     shown.extend([

@@ -19,6 +19,7 @@ mod live;
 mod replay;
 mod run;
 mod served;
+mod ucdp;
 
 /// Experiments: what is predicted, what is counted, what the papers say.
 #[derive(Debug, Parser)]
@@ -42,6 +43,8 @@ enum Verb {
     /// Send a trace through the engine, in virtual time and memory, beside both prices; or to a
     /// live volume.
     Replay(Box<replay::Args>),
+    /// Measure UCDP's figures on NFS servers, in real time, beside what the paper says.
+    Ucdp(Box<ucdp::Args>),
     /// Say what the word under the cursor may become.
     #[command(hide = true)]
     Complete {
@@ -58,8 +61,13 @@ enum Verb {
 }
 
 /// An example of each verb.
-const EXAMPLES: &[(&str, &str)] =
-    &[("darc", "fig5"), ("list", ""), ("replay", "pg.trace"), ("run", "laden-fig9")];
+const EXAMPLES: &[(&str, &str)] = &[
+    ("darc", "fig5"),
+    ("list", ""),
+    ("replay", "pg.trace"),
+    ("run", "laden-fig9"),
+    ("ucdp", "--updates 12 --rate 0"),
+];
 
 const ENVIRONMENT: &str = "\
 Environment:
@@ -102,6 +110,7 @@ fn act(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::List => list(session),
         Verb::Run(args) => run::run(session, args),
         Verb::Darc(args) => darc::run(session, &args),
+        Verb::Ucdp(args) => ucdp::run(session, &args),
         Verb::Replay(args) => replay::run(session, &args),
         Verb::Complete { words } => {
             complete::print(move || candidates(&words));

@@ -15,6 +15,7 @@ mod engine;
 mod laden;
 mod laden_cache;
 mod prediction;
+pub mod ucdp;
 mod xiao;
 
 pub use bench::{Bench, BenchSettings};

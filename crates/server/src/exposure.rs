@@ -67,5 +67,8 @@ pub(crate) fn refuse_exposed(config: &Config) -> Result<(), StartError> {
     listen::check(&config.nbd, nbd_protection(config))?;
     listen::check(&config.iscsi, iscsi_protection(config))?;
     listen::check(&config.nfs, nfs_protection(config))?;
+    for intercept in &config.intercepts {
+        listen::check(&intercept.listening, nfs_protection(config))?;
+    }
     listen::check(&config.http, http_protection(config))
 }

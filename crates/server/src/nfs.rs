@@ -50,7 +50,7 @@ mod replay;
 mod session;
 mod shares;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod updates;
 
 pub use shares::Shares;

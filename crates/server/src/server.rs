@@ -4,7 +4,7 @@
 //! Stop: not ready, NBD and HTTP clients get the answers they are owed and no new ones come,
 //! background work ends, the pool is closed.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use crate::fill::{FillGauge, FillWatch};
 use crate::hooked::Hooked;
 use crate::hooks::{HookCollector, Hooks};
 use crate::http::{Addresses, Context, HttpServer, Patience, Watch};
+use crate::intercept::{self, InterceptCollector, Intercepts};
 use crate::iscsi::{IscsiContext, Targets};
 use crate::listen::{self, Bound, SocketFile};
 use crate::member_watch::MemberWatch;
@@ -29,6 +30,7 @@ use crate::nbd::NbdContext;
 use crate::nfs::{CallCollector, NfsContext, Shares};
 use crate::no_space::NoSpaceCollector;
 use crate::pool_files::MadeDirs;
+use crate::relay_settings::Intercept;
 use crate::reload::{ReloadCollector, Reloading, Reloads};
 use crate::serving::{
     Collected, Counters, DataThreads, Limits, Listeners, PoolExports, RoomQueue, Serving,
@@ -55,6 +57,7 @@ pub struct Server {
     background: Background,
     _writing: Writing,
     hooked: Hooked,
+    intercepts: Arc<Intercepts>,
     data: DataThreads,
     /// Removed when the server is gone.
     _nbd_socket: Option<SocketFile>,
@@ -106,13 +109,17 @@ impl Server {
         let no_space = Arc::clone(exports.no_space());
         let nbd_context = nbd_context(config, exports, tls);
         let listeners = doors.described(config)?;
-        let Doors { nbd: nbd_bound, http: http_bound, iscsi, nfs, token, .. } = doors;
+        let Doors { nbd: nbd_bound, http: http_bound, iscsi, nfs, intercepts, token, .. } = doors;
         let patience = Patience(config.http_patience);
         let hooks = Arc::new(Hooks::new(config.hooks.clone()));
         let reloads = Arc::new(Reloads::default());
-        let counted = (&hooks, &reloads, &no_space);
         let iscsi_context = iscsi_context(config, &pool, &nbd_context);
         let nfs_context = nfs_context(&pool, &nbd_context);
+        let own = nfs.tcp.first().map(listen::local_address).transpose()?;
+        // Those that are dropped stop.
+        let intercepts = Intercepts::start(&pool, nfs_context.shares(), intercepts, own)?;
+        let intercepts = Arc::new(intercepts);
+        let counted = (&hooks, &reloads, &no_space, &intercepts);
         let bound = (&nbd_bound, &iscsi, &nfs);
         let all = (&*nbd_context, &iscsi_context, &nfs_context);
         let context = http_context(config, &pool, all, bound, counted)?;
@@ -160,6 +167,7 @@ impl Server {
             background,
             _writing: writing,
             hooked,
+            intercepts,
             data,
             _nbd_socket: nbd_socket,
             http,
@@ -200,6 +208,7 @@ impl Server {
     /// When the pool could not be closed: what was flushed is safe, what was not may be lost.
     pub fn stop(self) -> Result<(), StartError> {
         self.context.set_ready(false);
+        self.intercepts.stop();
         self.data.stop();
         self.http.stop();
         self.hooked.stop();
@@ -214,6 +223,7 @@ struct Doors {
     http: Bound,
     iscsi: Bound,
     nfs: Bound,
+    intercepts: Vec<(Intercept, TcpListener)>,
     token: Option<Token>,
     is_new_token: bool,
 }
@@ -224,11 +234,15 @@ impl Doors {
         let http = listen::bind(&config.http, http_protection(config))?;
         let iscsi = listen::bind(&config.iscsi, iscsi_protection(config))?;
         let nfs = listen::bind(&config.nfs, nfs_protection(config))?;
-        if config.http.tcp.is_empty() {
-            return Ok(Doors { nbd, http, iscsi, nfs, token: None, is_new_token: false });
-        }
-        let (token, is_new_token) = Token::load_or_make(&config.pool_dir)?;
-        Ok(Doors { nbd, http, iscsi, nfs, token: Some(token), is_new_token })
+        let intercepts = intercept::bind(config)?;
+        let (token, is_new_token) = match config.http.tcp.is_empty() {
+            true => (None, false),
+            false => {
+                let (token, is_new) = Token::load_or_make(&config.pool_dir)?;
+                (Some(token), is_new)
+            }
+        };
+        Ok(Doors { nbd, http, iscsi, nfs, intercepts, token, is_new_token })
     }
 
     /// A line for each listener.
@@ -238,8 +252,13 @@ impl Doors {
         let nbd = describe("nbd", &self.nbd, |address| format!("{address}{tls}"))?;
         let iscsi = describe("iscsi", &self.iscsi, |address| address.to_string())?;
         let nfs = describe("nfs", &self.nfs, |address| address.to_string())?;
+        let mut intercepts = Vec::new();
+        for (intercept, listener) in &self.intercepts {
+            let address = listen::local_address(listener)?;
+            intercepts.push(format!("intercept {address} ({intercept})"));
+        }
         let url = |address| format!("http://{address}/?token={token}");
-        Ok([nbd, iscsi, nfs, describe("http", &self.http, url)?].concat())
+        Ok([nbd, iscsi, nfs, intercepts, describe("http", &self.http, url)?].concat())
     }
 
     fn create_pool(&self, config: &Config) -> Result<Arc<Pool>, StartError> {
@@ -313,7 +332,12 @@ fn http_context(
     pool: &Arc<Pool>,
     (nbd, iscsi, nfs): (&NbdContext, &Arc<IscsiContext>, &Arc<NfsContext>),
     bound: (&Bound, &Bound, &Bound),
-    (hooks, reloads, no_space): (&Arc<Hooks>, &Arc<Reloads>, &Arc<NoSpace>),
+    (hooks, reloads, no_space, intercepts): (
+        &Arc<Hooks>,
+        &Arc<Reloads>,
+        &Arc<NoSpace>,
+        &Arc<Intercepts>,
+    ),
 ) -> Result<Context, StartError> {
     let addresses = addresses(config, bound, iscsi)?;
     let attachments = &nbd.attachments;
@@ -329,6 +353,7 @@ fn http_context(
         Box::new(ReloadCollector(Arc::clone(reloads))),
         Box::new(NoSpaceCollector(Arc::clone(no_space))),
         Box::new(WriteBufferCollector),
+        Box::new(InterceptCollector(Arc::clone(intercepts))),
     ];
     let fill = Arc::new(FillGauge::new(Arc::clone(pool), pool_files::path_of(config)));
     let metrics =
@@ -339,6 +364,7 @@ fn http_context(
         hooks: Arc::clone(hooks),
         no_space: Arc::clone(no_space),
         shares: Arc::clone(nfs.shares()),
+        intercepts: Arc::clone(intercepts),
         pool_dir: config.pool_dir.clone(),
     };
     Ok(Context::new(Arc::clone(pool), fill, Arc::clone(attachments), watch, addresses, metrics))

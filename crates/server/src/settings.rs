@@ -16,6 +16,7 @@ use volume::Rates;
 use crate::StartError;
 use crate::buffers::{BUFFERS_BYTES_DEFAULT, BUFFERS_BYTES_MIN};
 use crate::hooks::Hook;
+use crate::relay_settings::{Intercept, InterceptSettings};
 
 /// How long a client may take to send the head of a request, and then its body.
 pub(crate) const HTTP_PATIENCE: Duration = Duration::from_secs(30);
@@ -75,6 +76,8 @@ pub struct Settings {
     pub iscsi: IscsiSettings,
     /// The NFS listeners.
     pub nfs: NfsSettings,
+    /// Relays before NFS servers.
+    pub intercept: Vec<InterceptSettings>,
     /// Commands around captures, by name: only in the file.
     pub hooks: BTreeMap<String, HookSettings>,
     /// The log on standard error.
@@ -240,6 +243,7 @@ impl Settings {
                 listen: first_set(self.nfs.listen, lower.nfs.listen),
                 trusted_networks: first_set(self.nfs.trusted_networks, lower.nfs.trusted_networks),
             },
+            intercept: first_set(self.intercept, lower.intercept),
             hooks: if self.hooks.is_empty() { lower.hooks } else { self.hooks },
             log: LogSettings {
                 format: self.log.format.or(lower.log.format),
@@ -259,7 +263,7 @@ impl ListenSettings {
     }
 }
 
-fn first_set(upper: Vec<String>, lower: Vec<String>) -> Vec<String> {
+fn first_set<T>(upper: Vec<T>, lower: Vec<T>) -> Vec<T> {
     if upper.is_empty() { lower } else { upper }
 }
 
@@ -385,6 +389,8 @@ pub struct Config {
     pub nfs: Listening,
     /// Networks in which NFS is served to those whom shares allow.
     pub nfs_trusted: Vec<Network>,
+    /// Relays before NFS servers.
+    pub intercepts: Vec<Intercept>,
     /// How long a client of HTTP may take to send the head of a request, and then its body. No
     /// setting: tests have less.
     pub http_patience: Duration,
@@ -450,6 +456,7 @@ impl Config {
             iscsi_trusted: networks(&settings.iscsi.trusted_networks, "iscsi.trusted_networks")?,
             nfs: tcp_listening(&settings.nfs.listen, "--nfs")?,
             nfs_trusted: networks(&settings.nfs.trusted_networks, "nfs.trusted_networks")?,
+            intercepts: settings.intercept.iter().map(relay).collect::<Result<_, _>>()?,
             http_patience: HTTP_PATIENCE,
             hooks: hooks(settings.hooks)?,
             log: settings.log,
@@ -623,6 +630,11 @@ fn tcp_listening(texts: &[String], flag: &str) -> Result<Listening, StartError> 
         _ => texts.iter().map(|text| tcp_address(text, flag)).collect::<Result<_, _>>()?,
     };
     Ok(Listening { tcp, ..Listening::default() })
+}
+
+fn relay(settings: &InterceptSettings) -> Result<Intercept, StartError> {
+    let listen = tcp_listening(std::slice::from_ref(&settings.listen), "intercept")?;
+    Intercept::new(settings, listen)
 }
 
 /// Networks whose listeners are believed.

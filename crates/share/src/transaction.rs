@@ -46,6 +46,9 @@ pub struct Caller<'a> {
     pub now: WallTime,
     /// The command that the change is part of, if it is no request over NFS.
     pub cause: Option<Cause>,
+    /// The time that another server gave the same change, if this follows it: the time of
+    /// modification is that. Rights were its business.
+    pub mirrored: Option<WallTime>,
 }
 
 /// Updates of a share that are written together by [`Transaction::commit`], or not at all. It reads
@@ -166,10 +169,11 @@ impl<'s, 'd, P: Present> Transaction<'s, 'd, P> {
         let next = WallTime::from_nanos(state.time.as_nanos() + 1);
         require(next <= TIME_MAX && state.operation <= 1 << 62, ErrorKind::NoSpace)?;
         state.time = caller.now.min(CLOCK_MAX).max(next);
+        let root = Credentials::root();
         let mut work = Work {
             layer: Layered::new(&*self, Changes::new(state, self.changes.floors)),
-            user: caller.user,
-            now: caller.now,
+            user: if caller.mirrored.is_some() { &root } else { caller.user },
+            now: caller.mirrored.unwrap_or(caller.now),
             time: state.time,
             operation: state.operation,
             generation: self.generation,

@@ -8,6 +8,7 @@ pub mod iscsi;
 pub mod mount;
 pub mod nbd;
 pub mod nfs3;
+pub mod nfs_client;
 pub mod rpc;
 pub mod scsi;
 pub mod xdr;

@@ -9,6 +9,7 @@ mod docs;
 mod file_systems;
 mod full_file_system;
 mod hooks;
+mod intercept;
 mod iscsi;
 mod members;
 mod nfs;

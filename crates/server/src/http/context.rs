@@ -16,6 +16,7 @@ use crate::NoSpace;
 use crate::attach::{Attachments, Closure, Part};
 use crate::fill::FillGauge;
 use crate::hooks::Hooks;
+use crate::intercept::Intercepts;
 use crate::meters::Meters;
 use crate::metrics::Metrics;
 use crate::nfs::Shares;
@@ -35,6 +36,7 @@ pub(crate) struct Watch {
     pub(crate) hooks: Arc<Hooks>,
     pub(crate) no_space: Arc<NoSpace>,
     pub(crate) shares: Arc<Shares>,
+    pub(crate) intercepts: Arc<Intercepts>,
     /// Where the pool's members are looked for.
     pub(crate) pool_dir: PathBuf,
 }
@@ -94,6 +96,22 @@ impl Context {
     /// The shares that are open.
     pub(super) fn shares(&self) -> &Shares {
         &self.0.watch.shares
+    }
+
+    /// The relays before NFS servers.
+    pub(super) fn intercepts(&self) -> &Intercepts {
+        &self.0.watch.intercepts
+    }
+
+    /// Refuses to change a share that follows another server.
+    pub(super) fn refuse_mirror(&self, volume: &Volume) -> Answer<()> {
+        if !self.shares().is_mirror(volume.id()) {
+            return Ok(());
+        }
+        let text = format!("{} follows another server, and would no more", volume.name());
+        let hint = "clone a moment of it (`hindsight clone`), or copy files back to that server \
+                    from a mounted moment";
+        Err(Refusal::new(ProblemKind::Busy, text).with_hint(hint))
     }
 
     pub(super) fn pool_dir(&self) -> &Path {

@@ -6,6 +6,7 @@ use units::{Span, Timing, WallTime};
 use super::addresses::Addresses;
 use crate::fill::Fill;
 use crate::http::answer::{Answer, Refusal};
+use crate::intercept::Shown;
 use crate::write_memory;
 
 pub(crate) fn time(time: WallTime) -> Time {
@@ -401,10 +402,12 @@ pub(crate) fn share(
     volume: api::Volume,
     setting: &volume::ShareSetting,
     mount: Vec<String>,
+    relay: Option<Shown<'_>>,
 ) -> api::Share {
     api::Share {
         name: volume.name,
         mount,
+        relay: relay.map(relay_of),
         metadata: setting.metadata.name().to_owned(),
         allowed: setting.allowed.iter().map(allowed).collect(),
         architecture: volume.architecture,
@@ -430,6 +433,24 @@ pub(crate) fn share(
         encoding: volume.encoding,
         dedup: volume.dedup,
         versions: volume.versions,
+    }
+}
+
+fn relay_of(shown: Shown<'_>) -> api::Relay {
+    api::Relay {
+        form: shown.form.to_owned(),
+        listen: shown.listen.to_string(),
+        primary: shown.primary.to_string(),
+        clients: shown.clients as u64,
+        mirror: shown.status.map(|status| api::Mirror {
+            state: status.state.name().to_owned(),
+            waiting: status.waiting as u64,
+            waiting_bytes: status.waiting_bytes as u64,
+            followed: status.followed,
+            compared: status.compared,
+            comparisons: status.comparisons,
+            trouble: status.trouble,
+        }),
     }
 }
 

@@ -129,6 +129,9 @@ pub(super) async fn revert(
     context
         .engine(move |context| {
             let volume = context.volume(&name)?;
+            if !body.dry_run {
+                context.refuse_mirror(&volume)?;
+            }
             let closed = match body.dry_run {
                 true => None,
                 false => {

@@ -279,7 +279,8 @@ fn show_volume(context: &Context, volume: &Volume) -> Answer<Share> {
 }
 
 fn describe(context: &Context, volume: &Volume, setting: &ShareSetting) -> Answer<Share> {
+    let relay = context.intercepts().of(volume.id());
     let volume = context.describe(volume)?;
     let mount = context.nbd().mount(&volume.name);
-    Ok(convert::share(volume, setting, mount))
+    Ok(convert::share(volume, setting, mount, relay))
 }

@@ -5,9 +5,9 @@
 //! 2. A moment that was used in the last minute stays openable; at most 64 of a share do.
 //! 3. While a volume is reverted its share is suspended, and nobody opens it.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use env::{Entropy, Rank, RankedMutex, RealEntropy};
@@ -38,6 +38,8 @@ pub struct Shares {
     opened: RankedMutex<BTreeMap<VolumeId, Arc<Opened>>>,
     /// When somebody looked last for what can be closed.
     purged: RankedMutex<Instant>,
+    /// Those that follow another server: nobody else changes them.
+    mirrors: OnceLock<HashSet<VolumeId>>,
 }
 
 /// A share that is open.
@@ -71,7 +73,19 @@ impl Shares {
         let entropy = RealEntropy::default();
         let opening = RankedMutex::new(Rank::Shares, ());
         let purged = RankedMutex::new(Rank::Leaf, Instant::now());
-        Shares { pool, entropy, opening, opened: RankedMutex::default(), purged }
+        let (opened, mirrors) = (RankedMutex::default(), OnceLock::new());
+        Shares { pool, entropy, opening, opened, purged, mirrors }
+    }
+
+    /// Says which shares follow another server, once, before any is served.
+    pub(crate) fn set_mirrors(&self, mirrors: HashSet<VolumeId>) {
+        let is_first = self.mirrors.set(mirrors).is_ok();
+        assert!(is_first, "relays are started once");
+    }
+
+    /// Whether a share follows another server.
+    pub(crate) fn is_mirror(&self, id: VolumeId) -> bool {
+        self.mirrors.get().is_some_and(|mirrors| mirrors.contains(&id))
     }
 
     /// A share, if it is open.

@@ -1,7 +1,7 @@
 //! Sessions of NFS over a pool in a file, by a client of the tests' own.
 
-mod client;
+pub(crate) mod client;
 mod files;
 mod hostile;
 mod past;
-mod rig;
+pub(crate) mod rig;

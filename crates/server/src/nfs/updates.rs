@@ -154,7 +154,7 @@ impl Batch {
         if is_flushed && wait == Wait::MayNot {
             return (Came::ToAWait, Vec::new());
         }
-        match self.commit(&opened, &decoded, wait) {
+        match self.commit(context, &opened, &decoded, wait) {
             Ok(answers) => {
                 // Those that fail have changed nothing.
                 let is_flushed = is_flushed && answers.iter().any(|answer| !answer.is_error);
@@ -189,6 +189,7 @@ impl Batch {
     /// were in it.
     fn commit(
         &self,
+        context: &NfsContext,
         opened: &Opened,
         decoded: &[Decoded<'_>],
         wait: Wait,
@@ -203,7 +204,7 @@ impl Batch {
         let (now, verifier) = (opened.volume().now(), change.incarnation());
         let mut answers = Vec::new();
         for (call, update) in decoded.iter().zip(&self.updates) {
-            let applied = self.object(opened, call).map_err(Fault::Status);
+            let applied = self.object(context, opened, call).map_err(Fault::Status);
             let applied = applied.and_then(|(id, user)| {
                 let caller = Caller {
                     user: &user,
@@ -212,6 +213,7 @@ impl Batch {
                     arguments_crc: update.arguments_crc,
                     now,
                     cause: None,
+                    mirrored: None,
                 };
                 let mut applying = Applying {
                     change: &mut change,
@@ -248,12 +250,15 @@ impl Batch {
     /// The object that a call is about, if its sender may change it, and as whom.
     fn object(
         &self,
+        context: &NfsContext,
         opened: &Opened,
         call: &Decoded<'_>,
     ) -> Result<(FileId, Credentials), Nfsstat3> {
         let (handle, hash) = Handle::read(&call.subject).ok_or(Nfsstat3::BadHandle)?;
         let admitted = admitted(opened, (&handle, hash), self.peer, &call.asked.credentials)?;
-        if handle.moment.is_some() || handle.is_moments || admitted.is_read_only {
+        let is_mirror = context.shares.is_mirror(self.volume);
+        let is_past = handle.moment.is_some() || handle.is_moments;
+        if is_past || admitted.is_read_only || is_mirror {
             return Err(Nfsstat3::Rofs);
         }
         Ok((handle.file, admitted.user))

@@ -5,12 +5,14 @@ use hindsight_wire as wire;
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 use proptest::{collection, sample};
 use wire::nfs3::limits::TRANSFER_BYTES_MAX;
-use wire::nfs3::{Call, CreateHow, FileHandle, Name, Nfsstat3, Nfstime3, StableHow, decode};
+use wire::nfs3::{
+    Call, CreateHow, FileHandle, Name, Nfsstat3, Nfstime3, Procedure, StableHow, decode,
+};
 use wire::rpc::ArgumentsError;
-use wire::xdr::{TEXT_BYTES_MAX, XdrError};
+use wire::xdr::{Reader, TEXT_BYTES_MAX, XdrError};
 use wire::{mount, rpc};
 
-use crate::{caller, golden_calls, hex, mounting, rpc_messages};
+use crate::{caller, golden_calls, hex, mounting, replies, rpc_messages};
 
 #[test]
 fn every_prefix_of_the_arguments_is_garbage() {
@@ -137,6 +139,26 @@ fn check_nfs(procedure: u32, bytes: &[u8]) {
     assert_eq!(decode::call(procedure, &encoded), Ok(call));
     if let Call::Create { how: CreateHow::Exclusive(verifier), .. } = call {
         assert!(bytes.windows(8).any(|window| window == verifier));
+    }
+}
+
+proptest! {
+    #[test]
+    fn random_replies_are_read_or_refused(
+        procedure in sample::select(Procedure::ALL.to_vec()),
+        mut bytes in collection::vec(any::<u8>(), 0..400),
+        is_success in any::<bool>(),
+    ) {
+        if is_success {
+            let end = bytes.len().min(4);
+            bytes[..end].fill(0);
+        }
+        let mut from = Reader::new(&bytes);
+        let _ = replies::results(procedure, &mut from);
+        let _ = replies::dir_list(&bytes, true);
+        let _ = replies::dir_list(&bytes, false);
+        let _ = replies::mnt(&mut Reader::new(&bytes));
+        let _ = replies::rpc_reply(&mut Reader::new(&bytes));
     }
 }
 

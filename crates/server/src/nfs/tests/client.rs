@@ -8,56 +8,56 @@ use wire::nfs3::{self, Nfsstat3, Procedure};
 use wire::xdr::{Reader, padding};
 
 /// A handle.
-pub(super) type Fh = Vec<u8>;
+pub(crate) type Fh = Vec<u8>;
 /// The results of a call, or the status that it failed with.
-pub(super) type Res<T> = Result<T, Nfsstat3>;
+pub(crate) type Res<T> = Result<T, Nfsstat3>;
 
 /// Arguments.
 #[derive(Default)]
-pub(super) struct Args(pub(super) Vec<u8>);
+pub(crate) struct Args(pub(crate) Vec<u8>);
 
 impl Args {
-    pub(super) fn u32(mut self, value: u32) -> Args {
+    pub(crate) fn u32(mut self, value: u32) -> Args {
         self.0.extend_from_slice(&value.to_be_bytes());
         self
     }
 
-    pub(super) fn u64(mut self, value: u64) -> Args {
+    pub(crate) fn u64(mut self, value: u64) -> Args {
         self.0.extend_from_slice(&value.to_be_bytes());
         self
     }
 
-    pub(super) fn opaque(mut self, bytes: &[u8]) -> Args {
+    pub(crate) fn opaque(mut self, bytes: &[u8]) -> Args {
         self = self.u32(u32::try_from(bytes.len()).expect("short"));
         self.0.extend_from_slice(bytes);
         self.0.extend_from_slice(padding(bytes.len()));
         self
     }
 
-    pub(super) fn at(self, dir: &Fh, name: &str) -> Args {
+    pub(crate) fn at(self, dir: &Fh, name: &str) -> Args {
         self.opaque(dir).opaque(name.as_bytes())
     }
 
     /// `sattr3` with a mode.
-    fn mode(self, mode: u32) -> Args {
+    pub(crate) fn mode(self, mode: u32) -> Args {
         self.u32(1).u32(mode).u32(0).u32(0).u32(0).u32(0).u32(0)
     }
 }
 
 /// Attributes, as far as tests look at them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Attr {
-    pub(super) kind: u32,
-    pub(super) mode: u32,
-    pub(super) links: u32,
-    pub(super) uid: u32,
-    pub(super) size: u64,
-    pub(super) fsid: u64,
-    pub(super) fileid: u64,
-    pub(super) ctime: (u32, u32),
+pub(crate) struct Attr {
+    pub(crate) kind: u32,
+    pub(crate) mode: u32,
+    pub(crate) links: u32,
+    pub(crate) uid: u32,
+    pub(crate) size: u64,
+    pub(crate) fsid: u64,
+    pub(crate) fileid: u64,
+    pub(crate) ctime: (u32, u32),
 }
 
-pub(super) fn attr(from: &mut Reader<'_>) -> Attr {
+pub(crate) fn attr(from: &mut Reader<'_>) -> Attr {
     let mut word = || from.u32().expect("attributes");
     let [kind, mode, links, uid, _gid] = std::array::from_fn(|_| word());
     let size = from.u64().expect("size");
@@ -70,12 +70,12 @@ pub(super) fn attr(from: &mut Reader<'_>) -> Attr {
     Attr { kind, mode, links, uid, size, fsid, fileid, ctime }
 }
 
-pub(super) fn post_op(from: &mut Reader<'_>) -> Option<Attr> {
+pub(crate) fn post_op(from: &mut Reader<'_>) -> Option<Attr> {
     from.bool().expect("a flag").then(|| attr(from))
 }
 
 /// `wcc_data`: sizes before and after.
-pub(super) fn wcc(from: &mut Reader<'_>) -> (Option<u64>, Option<Attr>) {
+pub(crate) fn wcc(from: &mut Reader<'_>) -> (Option<u64>, Option<Attr>) {
     let before = from.bool().expect("a flag").then(|| {
         let size = from.u64().expect("size");
         from.u64().expect("mtime");
@@ -86,21 +86,21 @@ pub(super) fn wcc(from: &mut Reader<'_>) -> (Option<u64>, Option<Attr>) {
 }
 
 /// A connection.
-pub(super) struct Client {
+pub(crate) struct Client {
     stream: TcpStream,
-    pub(super) xid: u32,
-    pub(super) uid: u32,
+    pub(crate) xid: u32,
+    pub(crate) uid: u32,
 }
 
 impl Client {
-    pub(super) fn connect(address: SocketAddr) -> Client {
+    pub(crate) fn connect(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).expect("connect");
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
         Client { stream, xid: 100, uid: 0 }
     }
 
     /// The bytes of a call, with its mark.
-    pub(super) fn record(&self, program: u32, procedure: u32, arguments: &[u8]) -> Vec<u8> {
+    pub(crate) fn record(&self, program: u32, procedure: u32, arguments: &[u8]) -> Vec<u8> {
         let sys = Args::default().u32(0).opaque(b"host").u32(self.uid).u32(self.uid).u32(0).0;
         let head = Args::default().u32(self.xid).u32(0).u32(2).u32(program).u32(3).u32(procedure);
         let mut body = head.u32(1).opaque(&sys).u32(0).u32(0).0;
@@ -109,12 +109,12 @@ impl Client {
         [&mark[..], &body].concat()
     }
 
-    pub(super) fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("send");
     }
 
     /// The next reply: its xid, and what stands behind it; none if the connection has ended.
-    pub(super) fn receive(&mut self) -> Option<(u32, Vec<u8>)> {
+    pub(crate) fn receive(&mut self) -> Option<(u32, Vec<u8>)> {
         let mut mark = [0; 4];
         self.stream.read_exact(&mut mark).ok()?;
         let mark = u32::from_be_bytes(mark);
@@ -127,7 +127,7 @@ impl Client {
     }
 
     /// The results of a call that was accepted.
-    pub(super) fn call(&mut self, program: u32, procedure: u32, arguments: &[u8]) -> Vec<u8> {
+    pub(crate) fn call(&mut self, program: u32, procedure: u32, arguments: &[u8]) -> Vec<u8> {
         self.xid += 1;
         let record = self.record(program, procedure, arguments);
         self.send(&record);
@@ -138,7 +138,7 @@ impl Client {
     }
 
     /// The results of a call of NFS behind its status, or the status.
-    pub(super) fn nfs(&mut self, procedure: Procedure, arguments: Args) -> Res<Vec<u8>> {
+    pub(crate) fn nfs(&mut self, procedure: Procedure, arguments: Args) -> Res<Vec<u8>> {
         let mut body = self.call(nfs3::PROGRAM, procedure.number(), &arguments.0);
         let rest = body.split_off(4);
         match u32::from_be_bytes(body.try_into().expect("four")) {
@@ -148,7 +148,7 @@ impl Client {
     }
 
     /// The handle of a path, or the status of MOUNT.
-    pub(super) fn mount(&mut self, path: &str) -> Result<Fh, u32> {
+    pub(crate) fn mount(&mut self, path: &str) -> Result<Fh, u32> {
         let arguments = Args::default().opaque(path.as_bytes());
         let body = self.call(wire::mount::PROGRAM, 1, &arguments.0);
         let mut from = Reader::new(&body);
@@ -158,12 +158,12 @@ impl Client {
         }
     }
 
-    pub(super) fn getattr(&mut self, object: &Fh) -> Res<Attr> {
+    pub(crate) fn getattr(&mut self, object: &Fh) -> Res<Attr> {
         let body = self.nfs(Procedure::Getattr, Args::default().opaque(object))?;
         Ok(attr(&mut Reader::new(&body)))
     }
 
-    pub(super) fn lookup(&mut self, dir: &Fh, name: &str) -> Res<(Fh, Attr)> {
+    pub(crate) fn lookup(&mut self, dir: &Fh, name: &str) -> Res<(Fh, Attr)> {
         let body = self.nfs(Procedure::Lookup, Args::default().at(dir, name))?;
         let mut from = Reader::new(&body);
         let handle = from.opaque(64).expect("a handle").to_vec();
@@ -173,7 +173,7 @@ impl Client {
     }
 
     /// The handle of a path of names.
-    pub(super) fn find(&mut self, top: &Fh, path: &str) -> Res<Fh> {
+    pub(crate) fn find(&mut self, top: &Fh, path: &str) -> Res<Fh> {
         let mut at = top.clone();
         for name in path.split('/') {
             at = self.lookup(&at, name)?.0;
@@ -181,16 +181,16 @@ impl Client {
         Ok(at)
     }
 
-    pub(super) fn create(&mut self, dir: &Fh, name: &str) -> Res<Fh> {
+    pub(crate) fn create(&mut self, dir: &Fh, name: &str) -> Res<Fh> {
         let arguments = Args::default().at(dir, name).u32(1).mode(0o644);
         self.made(Procedure::Create, arguments)
     }
 
-    pub(super) fn mkdir(&mut self, dir: &Fh, name: &str) -> Res<Fh> {
+    pub(crate) fn mkdir(&mut self, dir: &Fh, name: &str) -> Res<Fh> {
         self.made(Procedure::Mkdir, Args::default().at(dir, name).mode(0o755))
     }
 
-    pub(super) fn made(&mut self, procedure: Procedure, arguments: Args) -> Res<Fh> {
+    pub(crate) fn made(&mut self, procedure: Procedure, arguments: Args) -> Res<Fh> {
         let body = self.nfs(procedure, arguments)?;
         let mut from = Reader::new(&body);
         assert!(from.bool().expect("a flag"), "it has a handle");
@@ -203,7 +203,7 @@ impl Client {
     }
 
     /// Writes; how many bytes, how safe, and the verifier.
-    pub(super) fn write(
+    pub(crate) fn write(
         &mut self,
         file: &Fh,
         offset: u64,
@@ -220,14 +220,14 @@ impl Client {
         Ok((count, from.u32().expect("stable"), from.fixed().expect("a verifier")))
     }
 
-    pub(super) fn commit(&mut self, file: &Fh) -> Res<[u8; 8]> {
+    pub(crate) fn commit(&mut self, file: &Fh) -> Res<[u8; 8]> {
         let body = self.nfs(Procedure::Commit, Args::default().opaque(file).u64(0).u32(0))?;
         let mut from = Reader::new(&body);
         wcc(&mut from);
         Ok(from.fixed().expect("a verifier"))
     }
 
-    pub(super) fn read(&mut self, file: &Fh, offset: u64, count: u32) -> Res<(Vec<u8>, bool)> {
+    pub(crate) fn read(&mut self, file: &Fh, offset: u64, count: u32) -> Res<(Vec<u8>, bool)> {
         let arguments = Args::default().opaque(file).u64(offset).u32(count);
         let body = self.nfs(Procedure::Read, arguments)?;
         let mut from = Reader::new(&body);
@@ -240,12 +240,12 @@ impl Client {
         Ok((data, is_end))
     }
 
-    pub(super) fn remove(&mut self, dir: &Fh, name: &str) -> Res<()> {
+    pub(crate) fn remove(&mut self, dir: &Fh, name: &str) -> Res<()> {
         self.nfs(Procedure::Remove, Args::default().at(dir, name)).map(drop)
     }
 
     /// The names of a directory with their file numbers, by READDIR in parts of so many bytes.
-    pub(super) fn list(&mut self, dir: &Fh, count: u32) -> Res<Vec<(String, u64)>> {
+    pub(crate) fn list(&mut self, dir: &Fh, count: u32) -> Res<Vec<(String, u64)>> {
         let (mut listed, mut cookie, mut verifier) = (Vec::new(), 0, [0; 8]);
         loop {
             let arguments = Args::default().opaque(dir).u64(cookie);

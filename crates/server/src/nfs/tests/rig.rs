@@ -15,25 +15,25 @@ use crate::nfs::{NfsContext, Shares};
 use crate::serving::{DataThreads, Limits, Listeners, PoolExports, Serving};
 
 /// Bytes of a pool that nothing fills.
-pub(super) const POOL_BYTES: u64 = 256 << 20;
+pub(crate) const POOL_BYTES: u64 = 256 << 20;
 
 /// A pool, and a server of it that can be another one.
-pub(super) struct Rig {
+pub(crate) struct Rig {
     dir: tempfile::TempDir,
-    pub(super) address: SocketAddr,
-    pub(super) pool: Arc<Pool>,
-    pub(super) shares: Arc<Shares>,
-    pub(super) context: Arc<NfsContext>,
+    pub(crate) address: SocketAddr,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) shares: Arc<Shares>,
+    pub(crate) context: Arc<NfsContext>,
     server: Option<DataThreads>,
 }
 
 impl Rig {
     /// A pool with a share `s`.
-    pub(super) fn new() -> Rig {
+    pub(crate) fn new() -> Rig {
         Rig::sized(POOL_BYTES, ShareSetting::default())
     }
 
-    pub(super) fn sized(bytes: u64, setting: ShareSetting) -> Rig {
+    pub(crate) fn sized(bytes: u64, setting: ShareSetting) -> Rig {
         let dir = tempfile::tempdir().expect("directory");
         let media = FileMedia::create(&dir.path().join("pool.img"), bytes).expect("a file");
         let device: Arc<dyn block::BlockDevice> = Arc::new(MediaDevice::new(Arc::new(media)));
@@ -69,7 +69,7 @@ impl Rig {
     }
 
     /// Another server, as after a kill: the pool is not closed.
-    pub(super) fn restart(mut self) -> Rig {
+    pub(crate) fn restart(mut self) -> Rig {
         self.stop();
         let Rig { dir, pool, shares, context, .. } = self;
         drop((context, shares));
@@ -81,15 +81,15 @@ impl Rig {
         Rig::serve(dir, pool)
     }
 
-    pub(super) fn share(&self) -> Arc<Volume> {
+    pub(crate) fn share(&self) -> Arc<Volume> {
         self.pool.volume("s").expect("it is there")
     }
 
-    pub(super) fn delete(&self, name: &str) {
+    pub(crate) fn delete(&self, name: &str) {
         self.pool.remove_volume(name, Deletion::default()).expect("deleted");
     }
 
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         if let Some(server) = self.server.take() {
             server.stop();
         }
@@ -106,6 +106,6 @@ fn open(device: Arc<dyn block::BlockDevice>) -> Arc<Pool> {
 }
 
 /// Metadata that is not flushed.
-pub(super) fn server_metadata() -> ShareSetting {
+pub(crate) fn server_metadata() -> ShareSetting {
     ShareSetting { metadata: Metadata::Server, ..ShareSetting::default() }
 }

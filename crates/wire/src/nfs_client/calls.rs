@@ -1,12 +1,15 @@
-//! Encoders of calls: what clients send.
+//! Calls to bytes.
 
-use hindsight_wire as wire;
-use wire::mount;
-use wire::nfs3::{Call, CreateHow, DirOpArgs, Ftype3, MknodData, Procedure, Sattr3, SetTime};
-use wire::rpc::{self, Credentials, Flavor};
-use wire::xdr::{Encode, Writer};
+use crate::mount;
+use crate::nfs3::{Call, CreateHow, DirOpArgs, Ftype3, MknodData, Procedure, Sattr3, SetTime};
+use crate::rpc::{self, Credentials, Flavor};
+use crate::xdr::{Encode, Writer};
 
 /// A call as the body of a record.
+///
+/// # Panics
+/// When its credentials have 4 GiB.
+#[must_use]
 pub fn rpc_call(call: &rpc::Call<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut out = Writer::new(&mut bytes);
@@ -31,6 +34,7 @@ pub fn rpc_call(call: &rpc::Call<'_>) -> Vec<u8> {
 }
 
 /// The procedure of a call to MOUNT, and its arguments.
+#[must_use]
 pub fn mount_call(call: &mount::Call<'_>) -> (u32, Vec<u8>) {
     let mut bytes = Vec::new();
     let mut out = Writer::new(&mut bytes);
@@ -52,6 +56,10 @@ pub fn mount_call(call: &mount::Call<'_>) -> (u32, Vec<u8>) {
 }
 
 /// The procedure of a call to NFS, and its arguments.
+///
+/// # Panics
+/// When the data of a WRITE has 4 GiB.
+#[must_use]
 pub fn nfs_call(call: &Call<'_>) -> (Procedure, Vec<u8>) {
     let mut bytes = Vec::new();
     let mut out = Writer::new(&mut bytes);

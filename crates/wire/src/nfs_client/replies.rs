@@ -1,23 +1,30 @@
-//! Decoders of replies: what clients read.
+//! Replies to values.
 
-use hindsight_wire as wire;
-use wire::mount::Mountstat3;
-use wire::nfs3::{
+use crate::mount::Mountstat3;
+use crate::nfs3::limits::{FILE_HANDLE_BYTES_MAX, PATH_BYTES_MAX};
+use crate::nfs3::{
     Access, AccessOk, CommitOk, CreateOk, Fail, Fattr3, FileHandle, FsProperties, FsinfoOk,
     FsstatOk, Ftype3, LinkAttributes, LookupOk, Nfsstat3, Nfstime3, PathconfOk, PostOpAttr,
     Procedure, ReadOk, ReaddirOk, ReadlinkOk, RenameWcc, Res, Results, Specdata3, StableHow,
     WccAttr, WccData, WriteOk,
 };
-use wire::rpc::{Accepted, AuthStat, Denied, Flavor, Reply};
-use wire::xdr::{Reader, XdrError};
+use crate::rpc::limits::AUTH_BYTES_MAX;
+use crate::rpc::{Accepted, AuthStat, Denied, Flavor, Reply};
+use crate::xdr::{Reader, XdrError};
 
 /// A value that can be read.
 pub trait Decode<'a>: Sized {
     /// Reads it.
+    ///
+    /// # Errors
+    /// When the bytes are no such value.
     fn decode(from: &mut Reader<'a>) -> Result<Self, XdrError>;
 }
 
 /// The xid and the reply; the results are left.
+///
+/// # Errors
+/// When the bytes are none.
 pub fn rpc_reply(from: &mut Reader<'_>) -> Result<(u32, Reply), XdrError> {
     let xid = from.u32()?;
     from.one_of("reply", |number| (number == 1).then_some(()))?;
@@ -27,12 +34,13 @@ pub fn rpc_reply(from: &mut Reader<'_>) -> Result<(u32, Reply), XdrError> {
         let denied = if is_auth {
             Denied::AuthError(from.one_of("auth_stat", AuthStat::from_number)?)
         } else {
-            assert_eq!([from.u32()?, from.u32()?], [2, 2]);
+            let _versions = [from.u32()?, from.u32()?];
             Denied::RpcMismatch
         };
         return Ok((xid, Reply::Denied(denied)));
     }
-    assert_eq!((from.u32()?, from.opaque(400)?), (0, &[][..]), "an empty verifier");
+    // Its verifier may be of any kind.
+    let (_flavor, _verifier) = (from.u32()?, from.opaque(AUTH_BYTES_MAX)?);
     let accepted = match from.u32()? {
         0 => Accepted::Success,
         1 => Accepted::ProgUnavail,
@@ -49,12 +57,15 @@ pub fn rpc_reply(from: &mut Reader<'_>) -> Result<(u32, Reply), XdrError> {
 pub type Mounted = Result<(FileHandle, Vec<Flavor>), Mountstat3>;
 
 /// The results of MNT.
+///
+/// # Errors
+/// When the bytes are none.
 pub fn mnt(from: &mut Reader<'_>) -> Result<Mounted, XdrError> {
     let status = from.u32()?;
-    if let Some(status) = Mountstat3::from_number(status) {
-        return Ok(Err(status));
+    if status != 0 {
+        let value = XdrError::Value { what: "mountstat3", value: status };
+        return Ok(Err(Mountstat3::from_number(status).ok_or(value)?));
     }
-    assert_eq!(status, 0);
     let handle = FileHandle::decode(from)?;
     let count = from.length(16)?;
     let flavors = (0..count).map(|_| from.u32().map(Flavor)).collect::<Result<_, _>>()?;
@@ -62,6 +73,9 @@ pub fn mnt(from: &mut Reader<'_>) -> Result<Mounted, XdrError> {
 }
 
 /// A list, and whatever follows it is left.
+///
+/// # Errors
+/// When the bytes are none.
 pub fn list<'a, T>(
     from: &mut Reader<'a>,
     mut element: impl FnMut(&mut Reader<'a>) -> Result<T, XdrError>,
@@ -74,16 +88,24 @@ pub fn list<'a, T>(
 }
 
 /// An entry of READDIRPLUS; of READDIR it has neither attributes nor handle.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
+    /// Number of the file.
     pub fileid: u64,
+    /// Its name.
     pub name: Vec<u8>,
+    /// From where the listing goes on behind it.
     pub cookie: u64,
+    /// Its attributes.
     pub attributes: PostOpAttr,
+    /// Its handle.
     pub handle: Option<FileHandle>,
 }
 
 /// What stands behind the results of READDIR or READDIRPLUS: entries, and whether it is the end.
+///
+/// # Errors
+/// When the bytes are none.
 pub fn dir_list(bytes: &[u8], is_plus: bool) -> Result<(Vec<Listed>, bool), XdrError> {
     let mut from = Reader::new(bytes);
     let entries = list(&mut from, |from| {
@@ -93,11 +115,13 @@ pub fn dir_list(bytes: &[u8], is_plus: bool) -> Result<(Vec<Listed>, bool), XdrE
         Ok(Listed { fileid, name, cookie, attributes, handle })
     })?;
     let eof = from.bool()?;
-    assert_eq!(from.rest(), [], "nothing follows the list");
     Ok((entries, eof))
 }
 
-/// The results of a call to NFS; data and lists are left.
+/// The results of a call to NFS; the data of READ and lists are left.
+///
+/// # Errors
+/// When the bytes are none.
 pub fn results<'a>(procedure: Procedure, from: &mut Reader<'a>) -> Result<Results<'a>, XdrError> {
     Ok(match procedure {
         Procedure::Null => Results::Null,
@@ -169,16 +193,18 @@ read_by! {
     u64: from => from.u64();
     bool: from => from.bool();
     [u8; 8]: from => from.fixed();
-    &'a [u8]: from => from.opaque(4096);
+    &'a [u8]: from => from.opaque(PATH_BYTES_MAX);
     Access: from => from.u32().map(Access);
     FsProperties: from => from.u32().map(FsProperties);
-    FileHandle: from => Ok(FileHandle::new(from.opaque(64)?).expect("a short handle"));
+    FileHandle: from => Ok(FileHandle::new(from.opaque(FILE_HANDLE_BYTES_MAX)?).expect("the limit is a handle's"));
     Ftype3: from => from.one_of("ftype3", Ftype3::from_number);
     StableHow: from => from.one_of("stable_how", StableHow::from_number);
     ReadOk: from => {
         let (file_attributes, count) = (Decode::decode(from)?, from.u32()?);
         let eof = from.bool()?;
-        assert_eq!(from.u32()?, count, "the length of the data is the count");
+        if from.u32()? != count {
+            return Err(XdrError::Contradiction("the length of the data is not the count"));
+        }
         Ok(ReadOk { file_attributes, count, eof })
     };
 }

@@ -1,0 +1,355 @@
+//! The mirror: a share that follows the primary.
+//!
+//! ```text
+//! Comparing: the mirror is made what the primary is, while calls pass; at the end, for a moment,
+//!            none passes
+//!     -- it is --> Following: what the primary did is done here, in its order
+//! Following -- something cannot be done, or it is not known whether it was --> Comparing
+//! ```
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use share::{Cause, CauseKind, Changer, Error, ErrorKind, Lack, Present, Share, Wait};
+use units::WallTime;
+
+use crate::apply::{Applying, Fault};
+use crate::compare::Comparing;
+use crate::flight::Flight;
+use crate::known::Known;
+use crate::primary::{Primary, PrimaryAddress};
+use crate::spool::{Next, Spool};
+use crate::update::{Dirt, Record};
+
+/// Records of one transaction at most.
+const BATCH_RECORDS_MAX: usize = 64;
+/// Comparisons while calls pass, before they are held.
+const ROUNDS_MAX: usize = 8;
+/// So few things are compared while calls are held.
+const HELD_MAX: usize = 64;
+/// A record that waited for longer is compared: by its time the mirror's files could not be told
+/// from those that lack something.
+const LATE: Duration = Duration::from_secs(300);
+/// Before the primary, or the share, is tried again.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// What the mirror stands on.
+pub trait Ground: Send + Sync {
+    /// What its share stands on.
+    type Present: Present;
+
+    /// The share, which is opened anew at need.
+    ///
+    /// # Errors
+    /// Those of opening.
+    fn with_share<T>(&self, work: impl FnOnce(&Share<Self::Present>) -> T) -> share::Result<T>;
+
+    /// The time.
+    fn now(&self) -> WallTime;
+
+    /// Waits for what a transaction lacked.
+    ///
+    /// # Errors
+    /// If it is not to be had.
+    fn wait_for(&self, lack: Lack, goes_on: &dyn Fn() -> bool) -> share::Result<()>;
+}
+
+/// How the mirror is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It is being made what the primary is.
+    Comparing,
+    /// It does what the primary did.
+    Following,
+}
+
+impl State {
+    /// As it is told.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            State::Comparing => "comparing",
+            State::Following => "following",
+        }
+    }
+}
+
+/// What a mirror did.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// How it is.
+    pub state: State,
+    /// Records that wait.
+    pub waiting: usize,
+    /// Their bytes.
+    pub waiting_bytes: usize,
+    /// Records that were carried out.
+    pub followed: u64,
+    /// Objects that were compared.
+    pub compared: u64,
+    /// How often it had to compare, the first time included.
+    pub comparisons: u64,
+    /// The trouble that it has now.
+    pub trouble: Option<String>,
+}
+
+/// A mirror of a primary.
+#[derive(Debug)]
+pub(crate) struct Mirror<G> {
+    pub(crate) ground: G,
+    pub(crate) address: PrimaryAddress,
+    pub(crate) spool: Spool,
+    pub(crate) flight: Flight,
+    state: Mutex<(State, Option<String>)>,
+    followed: AtomicU64,
+    compared: AtomicU64,
+    comparisons: AtomicU64,
+}
+
+impl<G: Ground> Mirror<G> {
+    pub(crate) fn new(ground: G, address: PrimaryAddress) -> Mirror<G> {
+        Mirror {
+            ground,
+            address,
+            spool: Spool::new(),
+            flight: Flight::default(),
+            state: Mutex::new((State::Comparing, None)),
+            followed: AtomicU64::new(0),
+            compared: AtomicU64::new(0),
+            comparisons: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        let (state, trouble) = self.state.lock().clone();
+        let (waiting, waiting_bytes) = self.spool.waiting();
+        Status {
+            state,
+            waiting,
+            waiting_bytes,
+            followed: self.followed.load(Ordering::Relaxed),
+            compared: self.compared.load(Ordering::Relaxed),
+            comparisons: self.comparisons.load(Ordering::Relaxed),
+            trouble,
+        }
+    }
+
+    /// Follows the primary until it is stopped.
+    pub(crate) fn run(&self) {
+        let mut known = Known::default();
+        let mut primary = None;
+        while !self.spool.is_stopped() {
+            if let Err(fault) = self.go_on(&mut primary, &mut known) {
+                // Nothing is known of what was under way.
+                primary = None;
+                self.spool.soil([Dirt::Everything]);
+                let trouble = words(&fault);
+                let mut state = self.state.lock();
+                if state.1.as_ref() != Some(&trouble) {
+                    tracing::warn!(primary = %self.address, trouble, "the mirror waits");
+                }
+                *state = (State::Comparing, Some(trouble));
+                drop(state);
+                self.spool.pause(PAUSE);
+            }
+        }
+    }
+
+    fn go_on(&self, primary: &mut Option<Primary>, known: &mut Known) -> Result<(), Fault> {
+        let primary = match primary {
+            Some(primary) => primary,
+            None => primary.insert(Primary::mount(&self.address)?),
+        };
+        match self.spool.next(BATCH_RECORDS_MAX, PAUSE) {
+            Next::Stop | Next::Nothing => Ok(()),
+            Next::Compare => self.compare(primary, known),
+            Next::Do(records) => self.follow(primary, known, &records),
+        }
+    }
+
+    fn compare(&self, primary: &mut Primary, known: &mut Known) -> Result<(), Fault> {
+        self.state.lock().0 = State::Comparing;
+        self.comparisons.fetch_add(1, Ordering::Relaxed);
+        for _ in 0..ROUNDS_MAX {
+            let dirt = self.spool.take_dirt();
+            let is_little = dirt.len() <= HELD_MAX && !dirt.contains(&Dirt::Everything);
+            self.compare_dirt(primary, known, dirt)?;
+            if is_little {
+                break;
+            }
+        }
+        let compared = match self.flight.hold(&|| !self.spool.is_stopped()) {
+            true => self.compare_held(primary, known),
+            false => Ok(()),
+        };
+        self.flight.release();
+        compared
+    }
+
+    /// Compares what is left, while no call is under way.
+    fn compare_held(&self, primary: &mut Primary, known: &mut Known) -> Result<(), Fault> {
+        while !self.spool.begin_queue() {
+            let dirt = self.spool.take_dirt();
+            self.compare_dirt(primary, known, dirt)?;
+        }
+        *self.state.lock() = (State::Following, None);
+        tracing::info!(primary = %self.address, "the mirror follows");
+        Ok(())
+    }
+
+    fn compare_dirt(
+        &self,
+        primary: &mut Primary,
+        known: &mut Known,
+        dirt: std::collections::HashSet<Dirt>,
+    ) -> Result<(), Fault> {
+        let goes_on = || !self.spool.is_stopped();
+        let compared = self.ground.with_share(|share| {
+            let before = share.statistics();
+            let mut comparing = Comparing {
+                changer: Changer {
+                    share,
+                    cause: Cause { kind: CauseKind::Import, number: before.operations },
+                    now: &|| self.ground.now(),
+                    wait_for: &|lack| self.ground.wait_for(lack, &goes_on),
+                },
+                primary,
+                known,
+                goes_on: &goes_on,
+                compared: &|| {
+                    self.compared.fetch_add(1, Ordering::Relaxed);
+                },
+                last_change: before.changed,
+            };
+            comparing.dirt(&dirt)
+        });
+        match compared? {
+            // It was overtaken by what passed meanwhile.
+            Err(Fault::Share(error)) if is_overtaken(error.kind) => {
+                self.spool.soil(dirt);
+                Ok(())
+            }
+            compared => compared,
+        }
+    }
+
+    /// Does what the primary did; what cannot be done is compared, and all after it.
+    fn follow(
+        &self,
+        primary: &mut Primary,
+        known: &mut Known,
+        records: &[Record],
+    ) -> Result<(), Fault> {
+        let done =
+            self.ground.with_share(|share| self.follow_on(share, primary, known, records))?;
+        let (count, followed) = done;
+        self.followed.fetch_add(count as u64, Ordering::Relaxed);
+        let rest = &records[count..];
+        match followed {
+            Err(Fault::Differs) => {
+                tracing::info!(primary = %self.address, "the mirror differs, and is compared");
+                self.spool.soil(rest.iter().flat_map(Record::dirt));
+                Ok(())
+            }
+            followed => followed,
+        }
+    }
+
+    /// Carries out records in as few transactions as it takes; how many.
+    fn follow_on(
+        &self,
+        share: &Share<G::Present>,
+        primary: &mut Primary,
+        known: &mut Known,
+        records: &[Record],
+    ) -> (usize, Result<(), Fault>) {
+        let (mut done, mut written) = (0, 0);
+        while done < records.len() {
+            if records[done].at.elapsed() > LATE {
+                return (done, Err(Fault::Differs));
+            }
+            match self.transact(share, primary, known, (&records[done..], written)) {
+                Ok(Transacted { count, written: now, differs }) => {
+                    (done, written) = (done + count, now);
+                    if differs {
+                        return (done, Err(Fault::Differs));
+                    }
+                }
+                Err(Fault::Share(Error { kind: ErrorKind::Lacks(lack), .. })) => {
+                    let goes_on = || !self.spool.is_stopped();
+                    if let Err(error) = self.ground.wait_for(lack, &goes_on) {
+                        return (done, Err(error.into()));
+                    }
+                }
+                Err(fault) => return (done, Err(fault)),
+            }
+        }
+        (done, Ok(()))
+    }
+
+    /// One transaction of the first of these, of the first of which some bytes are written.
+    fn transact(
+        &self,
+        share: &Share<G::Present>,
+        primary: &mut Primary,
+        known: &mut Known,
+        (records, written): (&[Record], usize),
+    ) -> Result<Transacted, Fault> {
+        let mut change = share.begin(Wait::May)?;
+        let mut count = 0;
+        let mut differs = false;
+        let mut applying = Applying {
+            change: &mut change,
+            known,
+            primary,
+            now: self.ground.now(),
+            write_bytes_max: share.write_bytes_max(),
+            written,
+        };
+        for record in records {
+            match applying.apply(record) {
+                Ok(()) => count += 1,
+                Err(Fault::Share(error)) if error.kind == ErrorKind::TransactionFull => break,
+                Err(Fault::Differs) => {
+                    differs = true;
+                    break;
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+        let now = applying.written;
+        if !differs && count == 0 && now == written {
+            // Not even the first has room in an empty one.
+            differs = true;
+        }
+        change.commit()?;
+        Ok(Transacted { count, written: now, differs })
+    }
+}
+
+/// What a transaction did.
+struct Transacted {
+    /// Records.
+    count: usize,
+    /// Bytes of the record after them.
+    written: usize,
+    /// The mirror is not as it would have to be.
+    differs: bool,
+}
+
+fn is_overtaken(kind: ErrorKind) -> bool {
+    use ErrorKind as K;
+    matches!(
+        kind,
+        K::NotFound | K::Exists | K::Stale | K::NotEmpty | K::IsDirectory | K::NotDirectory
+    )
+}
+
+fn words(fault: &Fault) -> String {
+    match fault {
+        Fault::Share(Error { source: Some(source), kind }) => format!("{kind}: {source}"),
+        Fault::Primary(trouble) => format!("the primary: {trouble}"),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,159 @@
+//! What the primary did and the mirror has not done yet.
+//!
+//! ```text
+//! Queue: records in the order of their replies --- dirt is found, or all of it is too late --> Dirt
+//! Dirt: what is to be compared --- the mirror is as the primary, and no call is under way --> Queue
+//! ```
+
+use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::update::{Dirt, Record};
+
+/// Bytes of records that wait; whoever brings more waits until there is room.
+pub(crate) const QUEUE_BYTES_MAX: usize = 256 << 20;
+/// Things to be compared one by one; beyond that all is.
+const DIRT_MAX: usize = 1 << 18;
+
+/// The spool.
+#[derive(Debug)]
+pub(crate) struct Spool {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    is_queue: bool,
+    queue: VecDeque<Record>,
+    queue_bytes: usize,
+    dirt: HashSet<Dirt>,
+    is_stopped: bool,
+}
+
+/// What the mirror has to do next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// To do these, in order.
+    Do(Vec<Record>),
+    /// To compare.
+    Compare,
+    /// There was nothing for a while.
+    Nothing,
+    /// To end.
+    Stop,
+}
+
+impl Spool {
+    /// All has to be compared at first.
+    pub(crate) fn new() -> Spool {
+        let state = State {
+            is_queue: false,
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            dirt: HashSet::from([Dirt::Everything]),
+            is_stopped: false,
+        };
+        Spool { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// A call was carried out by the primary.
+    pub(crate) fn push(&self, record: Record) {
+        let mut state = self.state.lock();
+        while state.is_queue && state.queue_bytes > QUEUE_BYTES_MAX && !state.is_stopped {
+            self.changed.wait(&mut state);
+        }
+        if state.is_queue {
+            state.queue_bytes += record.bytes();
+            state.queue.push_back(record);
+        } else {
+            state.soil(record.dirt());
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// It is not known what became of these. All that waits is compared too: it may rest on them.
+    pub(crate) fn soil(&self, dirt: impl IntoIterator<Item = Dirt>) {
+        let mut state = self.state.lock();
+        state.is_queue = false;
+        state.soil(dirt);
+        state.queue_bytes = 0;
+        for record in std::mem::take(&mut state.queue) {
+            state.soil(record.dirt());
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// What is next, after `patience` if there is nothing.
+    pub(crate) fn next(&self, records_max: usize, patience: Duration) -> Next {
+        let mut state = self.state.lock();
+        if state.is_queue && state.queue.is_empty() && !state.is_stopped {
+            self.changed.wait_for(&mut state, patience);
+        }
+        if state.is_stopped {
+            return Next::Stop;
+        }
+        if !state.is_queue {
+            return Next::Compare;
+        }
+        let count = state.queue.len().min(records_max);
+        if count == 0 {
+            return Next::Nothing;
+        }
+        let records: Vec<Record> = state.queue.drain(..count).collect();
+        state.queue_bytes -= records.iter().map(Record::bytes).sum::<usize>();
+        drop(state);
+        self.changed.notify_all();
+        Next::Do(records)
+    }
+
+    /// What is to be compared; it is taken.
+    pub(crate) fn take_dirt(&self) -> HashSet<Dirt> {
+        std::mem::take(&mut self.state.lock().dirt)
+    }
+
+    /// Queues records from now on; false if there is something to be compared again.
+    pub(crate) fn begin_queue(&self) -> bool {
+        let mut state = self.state.lock();
+        state.is_queue = state.dirt.is_empty();
+        state.is_queue
+    }
+
+    /// Records that wait, and their bytes.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.queue.len(), state.queue_bytes)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.state.lock().is_stopped = true;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.state.lock().is_stopped
+    }
+
+    /// Waits, unless it is stopped.
+    pub(crate) fn pause(&self, time: Duration) {
+        let mut state = self.state.lock();
+        let until = std::time::Instant::now() + time;
+        while !state.is_stopped && !self.changed.wait_until(&mut state, until).timed_out() {}
+    }
+}
+
+impl State {
+    fn soil(&mut self, dirt: impl IntoIterator<Item = Dirt>) {
+        if self.dirt.contains(&Dirt::Everything) {
+            return;
+        }
+        self.dirt.extend(dirt);
+        if self.dirt.len() > DIRT_MAX {
+            self.dirt = HashSet::from([Dirt::Everything]);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! A call that changed something, with its reply.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use wire::nfs_client::replies;
+use wire::nfs3::{self, Call, DirOpArgs, Fattr3, FileHandle, Procedure, Results};
+use wire::rpc::{self, Accepted, Reply};
+use wire::xdr::Reader;
+
+/// A call that the primary carried out, and its reply: the bodies of their records.
+#[derive(Debug)]
+pub struct Record {
+    /// The client's address, as IPv6.
+    pub client: u128,
+    /// The call.
+    pub call: Vec<u8>,
+    /// The reply.
+    pub reply: Vec<u8>,
+    /// When the reply was received.
+    pub at: Instant,
+}
+
+/// A record, decoded.
+#[derive(Debug)]
+pub(crate) struct Update<'r> {
+    pub(crate) asked: rpc::Call<'r>,
+    pub(crate) call: Call<'r>,
+    pub(crate) results: Results<'r>,
+}
+
+/// What a call touches, as far as its order with others matters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    /// A name in a directory.
+    Name(FileHandle, Vec<u8>),
+    /// Bytes of an object; all of them stand for its attributes too.
+    Bytes(FileHandle, Range<u64>),
+}
+
+/// Something of the primary that the mirror may not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Dirt {
+    /// Content and attributes of an object.
+    Object(FileHandle),
+    /// The entries of a directory.
+    Entries(FileHandle),
+    /// All that is there.
+    Everything,
+}
+
+impl Key {
+    /// Whether the outcome depends on which of two calls is first.
+    pub(crate) fn conflicts(&self, other: &Key) -> bool {
+        match (self, other) {
+            (Key::Name(dir, name), Key::Name(other_dir, other_name)) => {
+                dir == other_dir && name == other_name
+            }
+            (Key::Bytes(file, bytes), Key::Bytes(other, others)) => {
+                file == other && bytes.start < others.end && others.start < bytes.end
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The call in a record's body, if it is one of NFS that changes something.
+pub(crate) fn changing(body: &[u8]) -> Option<(rpc::Call<'_>, Call<'_>)> {
+    let asked = rpc::decode::call(body).ok()?;
+    if (asked.program, asked.version) != (nfs3::PROGRAM, nfs3::VERSION) {
+        return None;
+    }
+    let call = nfs3::decode::call(asked.procedure, asked.arguments).ok()?;
+    (!keys(&call).is_empty()).then_some((asked, call))
+}
+
+/// What a call touches; nothing if it changes nothing.
+pub(crate) fn keys(call: &Call<'_>) -> Vec<Key> {
+    let name = |place: &DirOpArgs<'_>| Key::Name(place.dir, place.name.of_any_length().to_vec());
+    match call {
+        Call::Setattr { object, .. } => vec![Key::Bytes(*object, 0..u64::MAX)],
+        Call::Write { file, offset, data, .. } => {
+            vec![Key::Bytes(*file, *offset..offset.saturating_add(data.len() as u64))]
+        }
+        Call::Create { place, .. }
+        | Call::Mkdir { place, .. }
+        | Call::Symlink { place, .. }
+        | Call::Mknod { place, .. } => vec![name(place)],
+        Call::Remove { object } | Call::Rmdir { object } => vec![name(object)],
+        Call::Rename { from, to } => vec![name(from), name(to)],
+        Call::Link { link, .. } => vec![name(link)],
+        _ => Vec::new(),
+    }
+}
+
+/// What has to be compared if it is not known what became of a call.
+pub(crate) fn dirt_of_call(call: &Call<'_>) -> Vec<Dirt> {
+    match call {
+        Call::Setattr { object, .. } => vec![Dirt::Object(*object)],
+        Call::Write { file, .. } => vec![Dirt::Object(*file)],
+        Call::Create { place, .. }
+        | Call::Mkdir { place, .. }
+        | Call::Symlink { place, .. }
+        | Call::Mknod { place, .. } => vec![Dirt::Entries(place.dir)],
+        Call::Remove { object } | Call::Rmdir { object } => vec![Dirt::Entries(object.dir)],
+        Call::Rename { from, to } => vec![Dirt::Entries(from.dir), Dirt::Entries(to.dir)],
+        Call::Link { file, link } => vec![Dirt::Object(*file), Dirt::Entries(link.dir)],
+        _ => Vec::new(),
+    }
+}
+
+impl Record {
+    /// Bytes that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.call.len() + self.reply.len() + size_of::<Record>()
+    }
+
+    /// Decodes it; none if its reply is no reply to it, or says that nothing was done.
+    pub(crate) fn update(&self) -> Option<Update<'_>> {
+        let (asked, call) = changing(&self.call)?;
+        let mut from = Reader::new(&self.reply);
+        let (_, Reply::Accepted(Accepted::Success)) = replies::rpc_reply(&mut from).ok()? else {
+            return None;
+        };
+        let procedure = Procedure::from_number(asked.procedure)?;
+        let results = replies::results(procedure, &mut from).ok()?;
+        is_done(&results).then_some(Update { asked, call, results })
+    }
+
+    /// What has to be compared if it is not carried out on the mirror.
+    pub(crate) fn dirt(&self) -> Vec<Dirt> {
+        match self.update() {
+            None => Vec::new(),
+            Some(update) => {
+                let mut dirt = dirt_of_call(&update.call);
+                dirt.extend(update.made().and_then(|(made, _)| made).map(Dirt::Object));
+                dirt
+            }
+        }
+    }
+}
+
+impl Update<'_> {
+    /// The handle and the attributes of what was made, as far as the reply has them.
+    pub(crate) fn made(&self) -> Option<(Option<FileHandle>, Option<Fattr3>)> {
+        match &self.results {
+            Results::Create(Ok(made))
+            | Results::Mkdir(Ok(made))
+            | Results::Symlink(Ok(made))
+            | Results::Mknod(Ok(made)) => Some((made.obj, made.obj_attributes)),
+            _ => None,
+        }
+    }
+
+    /// The attributes of the object that was changed, after it was.
+    pub(crate) fn after(&self) -> Option<Fattr3> {
+        match &self.results {
+            Results::Setattr(Ok(wcc)) => wcc.after,
+            Results::Write(Ok(written)) => written.file_wcc.after,
+            Results::Link(Ok(link)) => link.file_attributes,
+            _ => self.made().and_then(|(_, attributes)| attributes),
+        }
+    }
+}
+
+fn is_done(results: &Results<'_>) -> bool {
+    match results {
+        Results::Setattr(of) => of.is_ok(),
+        Results::Write(of) => of.is_ok(),
+        Results::Create(of) | Results::Mkdir(of) | Results::Symlink(of) | Results::Mknod(of) => {
+            of.is_ok()
+        }
+        Results::Remove(of) | Results::Rmdir(of) => of.is_ok(),
+        Results::Rename(of) => of.is_ok(),
+        Results::Link(of) => of.is_ok(),
+        _ => false,
+    }
+}
