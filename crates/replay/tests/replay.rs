@@ -167,11 +167,6 @@ fn hybrid_is_below_both(name: &str, workload: Workload) {
 }
 
 #[test]
-fn the_hybrid_costs_what_the_lab_counts_on_a_file_server() {
-    hybrid_is_below_both("cello", Workload::Cello);
-}
-
-#[test]
 fn the_hybrid_costs_what_the_lab_counts_on_a_spread() {
     let spread = SpreadSettings {
         spread: Spread::Zipf { exponent: 1.2 },
