@@ -47,7 +47,7 @@ pub use requests::{
 };
 pub use scalar::{SizeInput, SpanInput, Time};
 pub use schedule::{ApplyRetention, Explained, Keep, Pruned, Schedule, SetKeep, SetSchedule};
-pub use shares::{Allow, Allowed, ChangeShare, CreateShare, DenyQuery, Mirror, Relay, Share};
+pub use shares::{Allow, Allowed, ChangeShare, CreateShare, DenyQuery, Follower, Relay, Share};
 pub use space::{AgeBytes, Growth, Holder, Sacrifice, VolumeSpace};
 pub use targets::{ChangeTarget, ChapCredential, IscsiAccess, IscsiSession, IscsiTarget};
 pub use trash::{DeleteQuery, DeletedVolume, DryRunQuery, Undelete};

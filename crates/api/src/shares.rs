@@ -89,12 +89,12 @@ pub struct Relay {
     /// Connections of clients.
     pub clients: u64,
     /// How far the share follows; null of `inline`.
-    pub mirror: Option<Mirror>,
+    pub follower: Option<Follower>,
 }
 
 /// A share that follows another server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Mirror {
+pub struct Follower {
     /// `comparing`: it is being made what the server has; `following`: it does what the server did.
     pub state: String,
     /// Operations that the server did and the share has not done yet.

@@ -348,8 +348,8 @@ fn show_allowed(allowed: &Allowed) -> String {
     )
 }
 
-fn show_mirror(mirror: &api::Mirror) -> String {
-    let api::Mirror { state, waiting, waiting_bytes, followed, trouble, .. } = mirror;
+fn show_follower(follower: &api::Follower) -> String {
+    let api::Follower { state, waiting, waiting_bytes, followed, trouble, .. } = follower;
     let waits = format!("{waiting} operations ({}) wait", human(*waiting_bytes));
     let trouble = trouble.as_ref().map_or(String::new(), |trouble| format!("; {trouble}"));
     format!("{state}, {followed} operations done, {waits}{trouble}")
@@ -366,7 +366,7 @@ fn show(share: &Share) -> String {
     if let Some(relay) = &share.relay {
         let api::Relay { form, listen, primary, clients, .. } = relay;
         shown.push(("relay", format!("{form}: {listen} before {primary}, {clients} connections")));
-        shown.extend(relay.mirror.iter().map(|mirror| ("mirror", show_mirror(mirror))));
+        shown.extend(relay.follower.iter().map(|follower| ("follower", show_follower(follower))));
     }
     shown.extend(share.allowed.iter().map(|allowed| ("allowed", show_allowed(allowed))));
     shown.extend([

@@ -1,4 +1,4 @@
-//! Calls that the primary carried out, on the mirror.
+//! Calls that the primary carried out, on the follower.
 
 use share::{
     Caller, Create, Credentials, Error, ErrorKind, Place, Present, SetAttributes, SetTime, Special,
@@ -20,8 +20,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Why a record was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
-    /// The mirror is not as it would have to be: it has to be compared.
-    #[error("the mirror differs")]
+    /// The follower is not as it would have to be: it has to be compared.
+    #[error("the follower differs")]
     Differs,
     /// The share failed.
     #[error(transparent)]
@@ -74,7 +74,7 @@ impl<'d, P: Present> Applying<'_, '_, 'd, P> {
             arguments_crc: 0,
             now,
             cause: None,
-            mirrored: Some(update.after().map_or(now, |after| wall_time(after.mtime))),
+            followed_at: Some(update.after().map_or(now, |after| wall_time(after.mtime))),
         };
         match self.update(&caller, &update) {
             Err(Fault::Share(error)) if is_difference(error.kind) => Err(Fault::Differs),
@@ -147,7 +147,7 @@ impl<'d, P: Present> Applying<'_, '_, 'd, P> {
         Ok(())
     }
 
-    /// The object of the mirror that is the primary's with a handle.
+    /// The object of the follower that is the primary's with a handle.
     fn find(&mut self, handle: FileHandle) -> Result<FileId, Fault> {
         self.known.find(self.primary, handle)?.ok_or(Fault::Differs)
     }
@@ -203,7 +203,7 @@ impl<'d, P: Present> Applying<'_, '_, 'd, P> {
     }
 }
 
-/// A failure by which the mirror shows that it is not as the primary was.
+/// A failure by which the follower shows that it is not as the primary was.
 fn is_difference(kind: ErrorKind) -> bool {
     use ErrorKind as K;
     matches!(

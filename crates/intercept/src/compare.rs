@@ -1,4 +1,4 @@
-//! Makes the mirror what the primary is, by looking at both.
+//! Makes the follower what the primary is, by looking at both.
 //!
 //! 1. Objects are the same by the primary's numbers: names of one object there are names of one
 //!    object here.
@@ -23,7 +23,7 @@ use crate::update::Dirt;
 const PIECE_BYTES: usize = 4096;
 /// Bytes that one write has.
 const WRITE_BYTES: usize = 128 << 10;
-/// A file that the mirror changed so long before its last change has all that was written within
+/// A file that the follower changed so long before its last change has all that was written within
 /// the same tick of the primary's clock: nothing waits in the spool for that long.
 const QUIET_NS: u64 = 10 * 60 * 1_000_000_000;
 
@@ -37,7 +37,7 @@ pub(crate) struct Comparing<'a, P> {
     pub(crate) goes_on: &'a dyn Fn() -> bool,
     /// Called for each object that is compared.
     pub(crate) compared: &'a dyn Fn(),
-    /// The time of the mirror's last change before it began.
+    /// The time of the follower's last change before it began.
     pub(crate) last_change: WallTime,
 }
 
@@ -301,7 +301,7 @@ impl<P: Present> Comparing<'_, P> {
         self.change(|c, by| c.set_attributes(by, id, set, None)).map(drop)
     }
 
-    /// The object of the mirror that has a number of the primary's, if it is there.
+    /// The object of the follower that has a number of the primary's, if it is there.
     fn live(&self, number: u64) -> Done<Option<Attributes>> {
         let Some(id) = self.known.file(number) else { return Ok(None) };
         match self.tree(|tree| tree.attributes(id)) {

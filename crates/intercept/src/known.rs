@@ -1,4 +1,4 @@
-//! Which object of the mirror is which of the primary.
+//! Which object of the follower is which of the primary.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::primary::{Object, Primary, Trouble};
 /// Handles that are remembered; the primary tells of others again.
 const HANDLES_MAX: usize = 1 << 20;
 
-/// Objects by the primary's handles and numbers. A number has one object of the mirror, and that
+/// Objects by the primary's handles and numbers. A number has one object of the follower, and that
 /// object no other number.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
@@ -20,7 +20,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// An object of the primary is this one of the mirror.
+    /// An object of the primary is this one of the follower.
     pub(crate) fn is(&mut self, object: &Object, file: FileId) {
         let number = object.attributes.fileid;
         self.remember(object.handle, number);
@@ -32,17 +32,17 @@ impl Known {
         }
     }
 
-    /// Whether an object of the mirror is one of the primary's.
+    /// Whether an object of the follower is one of the primary's.
     pub(crate) fn is_owned(&self, file: FileId) -> bool {
         self.owners.contains_key(&file)
     }
 
-    /// The object of the mirror that has a number of the primary's; it may be gone.
+    /// The object of the follower that has a number of the primary's; it may be gone.
     pub(crate) fn file(&self, number: u64) -> Option<FileId> {
         self.files.get(&number).copied()
     }
 
-    /// The object of the mirror that is the primary's with a handle; none if there is none, or the
+    /// The object of the follower that is the primary's with a handle; none if there is none, or the
     /// primary's is gone.
     pub(crate) fn find(
         &mut self,

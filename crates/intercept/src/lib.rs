@@ -4,15 +4,15 @@
 //! ```text
 //! relay    one client's connection: calls go on as they are, and replies back
 //! flight   of two calls whose order matters the second one waits for the answer of the first
-//! spool    what the primary did and the mirror has not done
-//! mirror   a share that follows: it does what is in the spool (`apply`), or is compared
+//! spool    what the primary did and the follower has not done
+//! follower   a share that follows: it does what is in the spool (`apply`), or is compared
 //!          (`compare`) by what the primary has (`primary`); `known` says what is what
 //! update   a call that changed something, with its reply
 //! ```
 //!
 //! Invariants
 //! 1. Clients get the bytes that the primary sent, and the primary those that clients sent.
-//! 2. The mirror follows only from a moment on at which it was compared while no call passed, and
+//! 2. The follower follows only from a moment on at which it was compared while no call passed, and
 //!    no longer than it did all that the primary did since.
 //! 3. What is not known (a connection broke before an answer) is compared, never guessed.
 //!
@@ -31,18 +31,18 @@ use parking_lot::Mutex;
 mod apply;
 mod compare;
 mod flight;
+mod follower;
 mod known;
-mod mirror;
 mod primary;
 mod relay;
 mod spool;
 mod update;
 
-pub use mirror::{Ground, State, Status};
+pub use follower::{Ground, State, Status};
 pub use primary::PrimaryAddress;
 
 use flight::Flight;
-use mirror::Mirror;
+use follower::Follower;
 use relay::Listener;
 use spool::Spool;
 
@@ -51,10 +51,10 @@ const CONNECTIONS_MAX: usize = 256;
 /// How often the listener looks whether it is to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// A relay that listens, and its mirror.
+/// A relay that listens, and its follower.
 pub struct Interceptor {
     shared: Arc<Shared>,
-    mirror: Option<Arc<dyn Listener>>,
+    follower: Option<Arc<dyn Listener>>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
 }
 
@@ -67,7 +67,7 @@ struct Shared {
     admits: Box<dyn Fn(IpAddr) -> bool + Send + Sync>,
 }
 
-impl<G: Ground> Listener for Mirror<G> {
+impl<G: Ground> Listener for Follower<G> {
     fn flight(&self) -> &Flight {
         &self.flight
     }
@@ -77,7 +77,7 @@ impl<G: Ground> Listener for Mirror<G> {
     }
 
     fn status(&self) -> Status {
-        Mirror::status(self)
+        Follower::status(self)
     }
 }
 
@@ -100,7 +100,7 @@ impl Interceptor {
         admits: impl Fn(IpAddr) -> bool + Send + Sync + 'static,
     ) -> io::Result<Interceptor> {
         listener.set_nonblocking(true)?;
-        let mirror = ground.map(|ground| Arc::new(Mirror::new(ground, primary.clone())));
+        let follower = ground.map(|ground| Arc::new(Follower::new(ground, primary.clone())));
         let shared = Arc::new(Shared {
             primary,
             is_stopped: AtomicBool::new(false),
@@ -110,15 +110,15 @@ impl Interceptor {
         });
         let interceptor = Interceptor {
             shared: Arc::clone(&shared),
-            mirror: mirror.clone().map(|mirror| mirror as Arc<dyn Listener>),
+            follower: follower.clone().map(|follower| follower as Arc<dyn Listener>),
             threads: Mutex::default(),
         };
-        if let Some(mirror) = mirror {
+        if let Some(follower) = follower {
             let thread =
-                thread::Builder::new().name("nfs-mirror".into()).spawn(move || mirror.run());
+                thread::Builder::new().name("nfs-follower".into()).spawn(move || follower.run());
             interceptor.threads.lock().push(thread?);
         }
-        let tells = interceptor.mirror.clone();
+        let tells = interceptor.follower.clone();
         let accept = move || shared.accept(&listener, tells.as_ref());
         // The one above is stopped as it is dropped.
         let thread = thread::Builder::new().name("nfs-relay".into()).spawn(accept)?;
@@ -132,10 +132,10 @@ impl Interceptor {
         &self.shared.primary
     }
 
-    /// How its mirror is, if it has one.
+    /// How its follower is, if it has one.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
-        self.mirror.as_ref().map(|mirror| mirror.status())
+        self.follower.as_ref().map(|follower| follower.status())
     }
 
     /// Connections of clients.
@@ -144,11 +144,11 @@ impl Interceptor {
         self.shared.clients.lock().len()
     }
 
-    /// Ends all connections, and the mirror where it is.
+    /// Ends all connections, and the follower where it is.
     pub fn stop(&self) {
         self.shared.is_stopped.store(true, Ordering::Relaxed);
-        if let Some(mirror) = &self.mirror {
-            mirror.spool().stop();
+        if let Some(follower) = &self.follower {
+            follower.spool().stop();
         }
         for (_, client) in self.shared.clients.lock().iter() {
             // It may be gone already.

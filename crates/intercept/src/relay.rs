@@ -1,5 +1,5 @@
 //! One client's connection: its calls go to the primary as they are, and the replies back. What
-//! changed something is told to the mirror.
+//! changed something is told to the follower.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use wire::mount;
-use wire::nfs3::Call;
-use wire::rpc;
-use wire::rpc::record::{Found, Search};
+use wire::nfs3::{self, Call};
+use wire::rpc::decode::CallError;
+use wire::rpc::record::{Found, Search, last_mark};
+use wire::rpc::{self, Accepted, AuthStat, Credentials, Denied, Reply};
 
 use crate::flight::{Flight, Ticket};
-use crate::mirror::Status;
+use crate::follower::Status;
 use crate::primary::{PrimaryAddress, connect};
 use crate::spool::Spool;
 use crate::update::{Dirt, Record, changing, dirt_of_call, keys};
@@ -27,9 +28,9 @@ const RECEIVE_BYTES: usize = 256 << 10;
 pub(crate) trait Listener: Send + Sync {
     /// The order of calls.
     fn flight(&self) -> &Flight;
-    /// What the mirror has to do.
+    /// What the follower has to do.
     fn spool(&self) -> &Spool;
-    /// How the mirror is.
+    /// How the follower is.
     fn status(&self) -> Status;
 }
 
@@ -141,6 +142,9 @@ impl Relay {
     /// Passes calls on until the client sends no more.
     fn calls(&self, servers: &mut Servers) -> io::Result<()> {
         each_record(&self.client, |record, body| {
+            if let Some((xid, reply)) = refused(body)? {
+                return self.answer(xid, &reply);
+            }
             if let Some((xid, ticket)) = self.admit(body)? {
                 let entry = (ticket, body.to_vec());
                 if let Some((ticket, _)) = self.pending.calls.lock().insert(xid, entry) {
@@ -151,6 +155,16 @@ impl Relay {
             let program = rpc::decode::call(body).ok().map(|call| call.program);
             servers.of(program)?.write_all(record)
         })
+    }
+
+    /// Answers a call in the place of the primary.
+    fn answer(&self, xid: u32, reply: &Reply) -> io::Result<()> {
+        let mut bytes = vec![0; rpc::limits::MARK_BYTES];
+        rpc::encode::reply(xid, reply, &mut bytes);
+        let mark = last_mark(bytes.len() - rpc::limits::MARK_BYTES);
+        bytes[..mark.len()].copy_from_slice(&mark);
+        let _alone = self.replies.lock();
+        (&self.client).write_all(&bytes)
     }
 
     fn listener(&self) -> &dyn Listener {
@@ -182,7 +196,7 @@ impl Relay {
             }
             let _alone = self.replies.lock();
             if let Err(error) = (&self.client).write_all(record) {
-                // The mirror wants the answers that a client does not take.
+                // The follower wants the answers that a client does not take.
                 tracing::debug!(%error, "a client takes no replies");
                 self.is_over.store(true, Ordering::Relaxed);
                 let _ = self.client.shutdown(Shutdown::Both);
@@ -191,7 +205,7 @@ impl Relay {
         })
     }
 
-    /// Tells the mirror of a call that is answered.
+    /// Tells the follower of a call that is answered.
     fn tell(&self, ticket: Ticket, call: Vec<u8>, reply: &[u8]) {
         let (client, reply, at) = (self.client_address, reply.to_vec(), Instant::now());
         let record = Record { client, call, reply, at };
@@ -224,6 +238,32 @@ impl Relay {
             listener.flight().leave(ticket);
         }
     }
+}
+
+/// The answer to a call that would change the primary without being seen here: of other programs
+/// and versions, or in credentials that hide what is asked.
+fn refused(body: &[u8]) -> io::Result<Option<(u32, Reply)>> {
+    let call = match rpc::decode::call(body) {
+        Ok(call) => call,
+        Err(CallError::Denied { xid, denied }) => return Ok(Some((xid, Reply::Denied(denied)))),
+        Err(error @ CallError::NoCall) => {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+        }
+    };
+    let mismatch = Accepted::ProgMismatch { low: nfs3::VERSION, high: nfs3::VERSION };
+    let reply = match (call.program, call.version) {
+        (nfs3::PROGRAM, nfs3::VERSION) => match call.credentials {
+            Credentials::Other(_) => Reply::Denied(Denied::AuthError(AuthStat::TooWeak)),
+            _ => match nfs3::decode::call(call.procedure, call.arguments) {
+                Ok(_) => return Ok(None),
+                Err(error) => Reply::Accepted(error.answer()),
+            },
+        },
+        (nfs3::PROGRAM, _) => Reply::Accepted(mismatch),
+        (mount::PROGRAM, _) => return Ok(None),
+        _ => Reply::Accepted(Accepted::ProgUnavail),
+    };
+    Ok(Some((call.xid, reply)))
 }
 
 /// Calls `each` with the bytes and the body of each record of a stream, until its end.

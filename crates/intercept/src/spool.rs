@@ -1,8 +1,8 @@
-//! What the primary did and the mirror has not done yet.
+//! What the primary did and the follower has not done yet.
 //!
 //! ```text
 //! Queue: records in the order of their replies --- dirt is found, or all of it is too late --> Dirt
-//! Dirt: what is to be compared --- the mirror is as the primary, and no call is under way --> Queue
+//! Dirt: what is to be compared --- the follower is as the primary, and no call is under way --> Queue
 //! ```
 
 use std::collections::{HashSet, VecDeque};
@@ -33,7 +33,7 @@ struct State {
     is_stopped: bool,
 }
 
-/// What the mirror has to do next.
+/// What the follower has to do next.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// To do these, in order.

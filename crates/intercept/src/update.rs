@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use wire::nfs_client::replies;
-use wire::nfs3::{self, Call, DirOpArgs, Fattr3, FileHandle, Procedure, Results};
+use wire::nfs3::{self, Call, CreateHow, DirOpArgs, Fattr3, FileHandle, Procedure, Results};
 use wire::rpc::{self, Accepted, Reply};
 use wire::xdr::Reader;
 
@@ -36,9 +36,11 @@ pub(crate) enum Key {
     Name(FileHandle, Vec<u8>),
     /// Bytes of an object; all of them stand for its attributes too.
     Bytes(FileHandle, Range<u64>),
+    /// All bytes of a file that the call does not say: that of a CREATE which cuts what is there.
+    Some,
 }
 
-/// Something of the primary that the mirror may not have.
+/// Something of the primary that the follower may not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Dirt {
     /// Content and attributes of an object.
@@ -59,6 +61,7 @@ impl Key {
             (Key::Bytes(file, bytes), Key::Bytes(other, others)) => {
                 file == other && bytes.start < others.end && others.start < bytes.end
             }
+            (Key::Some, other) | (other, Key::Some) => !matches!(other, Key::Name(..)),
             _ => false,
         }
     }
@@ -81,6 +84,9 @@ pub(crate) fn keys(call: &Call<'_>) -> Vec<Key> {
         Call::Setattr { object, .. } => vec![Key::Bytes(*object, 0..u64::MAX)],
         Call::Write { file, offset, data, .. } => {
             vec![Key::Bytes(*file, *offset..offset.saturating_add(data.len() as u64))]
+        }
+        Call::Create { place, how: CreateHow::Unchecked(set) } if set.size.is_some() => {
+            vec![name(place), Key::Some]
         }
         Call::Create { place, .. }
         | Call::Mkdir { place, .. }
@@ -127,7 +133,7 @@ impl Record {
         is_done(&results).then_some(Update { asked, call, results })
     }
 
-    /// What has to be compared if it is not carried out on the mirror.
+    /// What has to be compared if it is not carried out on the follower.
     pub(crate) fn dirt(&self) -> Vec<Dirt> {
         match self.update() {
             None => Vec::new(),

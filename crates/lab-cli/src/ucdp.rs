@@ -256,9 +256,9 @@ impl Server {
 
     /// Operations that its share has not done yet.
     fn waiting(&self) -> anyhow::Result<Option<u64>> {
-        let mirror = self.client.share("share")?.relay.and_then(|relay| relay.mirror);
-        Ok(mirror.map(|mirror| match &*mirror.state {
-            "following" => mirror.waiting,
+        let follower = self.client.share("share")?.relay.and_then(|relay| relay.follower);
+        Ok(follower.map(|follower| match &*follower.state {
+            "following" => follower.waiting,
             _ => u64::MAX,
         }))
     }

@@ -55,13 +55,13 @@ impl fmt::Debug for Intercepts {
     }
 }
 
-/// The share that a mirror writes.
-struct MirrorGround {
+/// The share that a follower writes.
+struct FollowerGround {
     shares: Arc<Shares>,
     volume: Arc<Volume>,
 }
 
-impl Ground for MirrorGround {
+impl Ground for FollowerGround {
     type Present = VolumeBlocks;
 
     fn with_share<T>(&self, work: impl FnOnce(&Share<VolumeBlocks>) -> T) -> share::Result<T> {
@@ -107,8 +107,8 @@ impl Intercepts {
         for (intercept, listener) in bound {
             running.push(run(pool, shares, intercept, listener, own)?);
         }
-        let mirrors = running.iter().filter(|one| one.form != Form::Inline);
-        shares.set_mirrors(mirrors.map(|one| one.volume.id()).collect());
+        let followers = running.iter().filter(|one| one.form != Form::Inline);
+        shares.set_followers(followers.map(|one| one.volume.id()).collect());
         Ok(Intercepts { running })
     }
 
@@ -148,7 +148,7 @@ fn run(
     let (primary, ground) = match primary {
         Some(primary) => {
             let (shares, volume) = (Arc::clone(shares), Arc::clone(&volume));
-            (primary, Some(MirrorGround { shares, volume }))
+            (primary, Some(FollowerGround { shares, volume }))
         }
         None => {
             let own = own.ok_or_else(|| {
@@ -192,47 +192,51 @@ fn share_of(pool: &Pool, name: &str, form: Form) -> Result<Arc<Volume>, StartErr
     }
 }
 
-/// The state of mirrors, for Prometheus.
+/// The state of followers, for Prometheus.
 #[derive(Debug)]
 pub(crate) struct InterceptCollector(pub(crate) Arc<Intercepts>);
 
 impl Collector for InterceptCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let mirrors: Vec<(String, Status)> = (self.0.running.iter())
+        let followers: Vec<(String, Status)> = (self.0.running.iter())
             .filter_map(|one| Some((one.volume.name().to_owned(), one.interceptor.status()?)))
             .collect();
         type Gauge = fn(&Status) -> i64;
         let gauges: [(&str, &str, Gauge); 3] = [
-            ("hindsight_mirror_following", "1 if the mirror does what its server did", |status| {
-                i64::from(status.state == intercept::State::Following)
-            }),
-            ("hindsight_mirror_waiting", "Operations of the server that the mirror lacks", |s| {
-                i64::try_from(s.waiting).unwrap_or(i64::MAX)
-            }),
-            ("hindsight_mirror_waiting_bytes", "Bytes of them", |status| {
+            (
+                "hindsight_follower_following",
+                "1 if the follower does what its server did",
+                |status| i64::from(status.state == intercept::State::Following),
+            ),
+            (
+                "hindsight_follower_waiting",
+                "Operations of the server that the follower lacks",
+                |s| i64::try_from(s.waiting).unwrap_or(i64::MAX),
+            ),
+            ("hindsight_follower_waiting_bytes", "Bytes of them", |status| {
                 i64::try_from(status.waiting_bytes).unwrap_or(i64::MAX)
             }),
         ];
         for (name, help, value) in gauges {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for (share, status) in &mirrors {
+            for (share, status) in &followers {
                 let labels = [("share", &**share)];
                 ConstGauge::new(value(status)).encode(family.encode_family(&labels)?)?;
             }
         }
         type Count = fn(&Status) -> u64;
         let counters: [(&str, &str, Count); 3] = [
-            ("hindsight_mirror_followed", "Operations done after the server", |s| s.followed),
-            ("hindsight_mirror_compared", "Objects compared with the server's", |s| s.compared),
+            ("hindsight_follower_followed", "Operations done after the server", |s| s.followed),
+            ("hindsight_follower_compared", "Objects compared with the server's", |s| s.compared),
             (
-                "hindsight_mirror_comparisons",
-                "Times that the mirror had to be compared",
+                "hindsight_follower_comparisons",
+                "Times that the follower had to be compared",
                 |status| status.comparisons,
             ),
         ];
         for (name, help, value) in counters {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for (share, status) in &mirrors {
+            for (share, status) in &followers {
                 let labels = [("share", &**share)];
                 ConstCounter::new(value(status)).encode(family.encode_family(&labels)?)?;
             }

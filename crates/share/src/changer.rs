@@ -40,7 +40,7 @@ impl<P: Present> Changer<'_, P> {
                 arguments_crc: 0,
                 now: (self.now)(),
                 cause: Some(self.cause),
-                mirrored: None,
+                followed_at: None,
             };
             let mut transaction = self.share.begin(Wait::May)?;
             let changed = change(&mut transaction, &caller)?;

@@ -48,7 +48,7 @@ pub struct Caller<'a> {
     pub cause: Option<Cause>,
     /// The time that another server gave the same change, if this follows it: the time of
     /// modification is that. Rights were its business.
-    pub mirrored: Option<WallTime>,
+    pub followed_at: Option<WallTime>,
 }
 
 /// Updates of a share that are written together by [`Transaction::commit`], or not at all. It reads
@@ -172,8 +172,8 @@ impl<'s, 'd, P: Present> Transaction<'s, 'd, P> {
         let root = Credentials::root();
         let mut work = Work {
             layer: Layered::new(&*self, Changes::new(state, self.changes.floors)),
-            user: if caller.mirrored.is_some() { &root } else { caller.user },
-            now: caller.mirrored.unwrap_or(caller.now),
+            user: if caller.followed_at.is_some() { &root } else { caller.user },
+            now: caller.followed_at.unwrap_or(caller.now),
             time: state.time,
             operation: state.operation,
             generation: self.generation,

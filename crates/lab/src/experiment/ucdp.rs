@@ -251,7 +251,7 @@ fn failures(points: &[Point]) -> Claim {
     Claim::new(what, paper, "0".to_owned(), failed.to_string(), failed == 0).fails("one of them")
 }
 
-/// The share of updates at which a mirror falls behind: it is shown.
+/// The share of updates at which a follower falls behind: it is shown.
 fn behind(points: &[Point]) -> Claim {
     let of = |line: Line| {
         let on = |point: &&Point| point.line == line;

@@ -19,7 +19,7 @@ pub(super) fn change<T>(
     work: impl FnOnce(&Changer<'_, VolumeBlocks>) -> T,
 ) -> Answer<T> {
     let (share, volume) = (opened.share(), opened.volume());
-    context.refuse_mirror(volume)?;
+    context.refuse_follower(volume)?;
     let _command = opened.command().ok_or_else(|| {
         let text = format!("a restore or a repair of {} is under way", volume.name());
         Refusal::new(ProblemKind::Busy, text).with_hint("ask again when it is done")

@@ -104,8 +104,8 @@ impl Context {
     }
 
     /// Refuses to change a share that follows another server.
-    pub(super) fn refuse_mirror(&self, volume: &Volume) -> Answer<()> {
-        if !self.shares().is_mirror(volume.id()) {
+    pub(super) fn refuse_follower(&self, volume: &Volume) -> Answer<()> {
+        if !self.shares().is_follower(volume.id()) {
             return Ok(());
         }
         let text = format!("{} follows another server, and would no more", volume.name());

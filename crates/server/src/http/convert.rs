@@ -442,7 +442,7 @@ fn relay_of(shown: Shown<'_>) -> api::Relay {
         listen: shown.listen.to_string(),
         primary: shown.primary.to_string(),
         clients: shown.clients as u64,
-        mirror: shown.status.map(|status| api::Mirror {
+        follower: shown.status.map(|status| api::Follower {
             state: status.state.name().to_owned(),
             waiting: status.waiting as u64,
             waiting_bytes: status.waiting_bytes as u64,

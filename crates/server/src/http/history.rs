@@ -130,7 +130,7 @@ pub(super) async fn revert(
         .engine(move |context| {
             let volume = context.volume(&name)?;
             if !body.dry_run {
-                context.refuse_mirror(&volume)?;
+                context.refuse_follower(&volume)?;
             }
             let closed = match body.dry_run {
                 true => None,

@@ -87,7 +87,7 @@ pub(super) async fn revert(
                 true => would,
                 false => {
                     let volumes = context.pool().group_volumes(&name)?;
-                    volumes.iter().try_for_each(|volume| context.refuse_mirror(volume))?;
+                    volumes.iter().try_for_each(|volume| context.refuse_follower(volume))?;
                     let close =
                         |volume: &Arc<Volume>| context.close(volume, Part::Present, body.force);
                     let _closed = volumes.iter().map(close).collect::<Result<Vec<_>, _>>()?;

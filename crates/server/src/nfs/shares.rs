@@ -39,7 +39,7 @@ pub struct Shares {
     /// When somebody looked last for what can be closed.
     purged: RankedMutex<Instant>,
     /// Those that follow another server: nobody else changes them.
-    mirrors: OnceLock<HashSet<VolumeId>>,
+    followers: OnceLock<HashSet<VolumeId>>,
 }
 
 /// A share that is open.
@@ -73,19 +73,19 @@ impl Shares {
         let entropy = RealEntropy::default();
         let opening = RankedMutex::new(Rank::Shares, ());
         let purged = RankedMutex::new(Rank::Leaf, Instant::now());
-        let (opened, mirrors) = (RankedMutex::default(), OnceLock::new());
-        Shares { pool, entropy, opening, opened, purged, mirrors }
+        let (opened, followers) = (RankedMutex::default(), OnceLock::new());
+        Shares { pool, entropy, opening, opened, purged, followers }
     }
 
     /// Says which shares follow another server, once, before any is served.
-    pub(crate) fn set_mirrors(&self, mirrors: HashSet<VolumeId>) {
-        let is_first = self.mirrors.set(mirrors).is_ok();
+    pub(crate) fn set_followers(&self, followers: HashSet<VolumeId>) {
+        let is_first = self.followers.set(followers).is_ok();
         assert!(is_first, "relays are started once");
     }
 
     /// Whether a share follows another server.
-    pub(crate) fn is_mirror(&self, id: VolumeId) -> bool {
-        self.mirrors.get().is_some_and(|mirrors| mirrors.contains(&id))
+    pub(crate) fn is_follower(&self, id: VolumeId) -> bool {
+        self.followers.get().is_some_and(|followers| followers.contains(&id))
     }
 
     /// A share, if it is open.

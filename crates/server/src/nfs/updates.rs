@@ -213,7 +213,7 @@ impl Batch {
                     arguments_crc: update.arguments_crc,
                     now,
                     cause: None,
-                    mirrored: None,
+                    followed_at: None,
                 };
                 let mut applying = Applying {
                     change: &mut change,
@@ -256,9 +256,9 @@ impl Batch {
     ) -> Result<(FileId, Credentials), Nfsstat3> {
         let (handle, hash) = Handle::read(&call.subject).ok_or(Nfsstat3::BadHandle)?;
         let admitted = admitted(opened, (&handle, hash), self.peer, &call.asked.credentials)?;
-        let is_mirror = context.shares.is_mirror(self.volume);
+        let is_follower = context.shares.is_follower(self.volume);
         let is_past = handle.moment.is_some() || handle.is_moments;
-        if is_past || admitted.is_read_only || is_mirror {
+        if is_past || admitted.is_read_only || is_follower {
             return Err(Nfsstat3::Rofs);
         }
         Ok((handle.file, admitted.user))

@@ -46,8 +46,8 @@ pub fn change_as<'d>(
     let opening = Opening { incarnation: 1, cache_blocks_max: 64 };
     let share = Share::open(VolumeBlocks::new(volume), opening).expect("opened");
     let root = Credentials::root();
-    let (xid, arguments_crc, cause, mirrored) = (1, 0, None, None);
-    let caller = Caller { user: &root, client, xid, arguments_crc, now, cause, mirrored };
+    let (xid, arguments_crc, cause, followed_at) = (1, 0, None, None);
+    let caller = Caller { user: &root, client, xid, arguments_crc, now, cause, followed_at };
     let mut transaction = share.begin(Wait::May).expect("usable");
     let top = transaction.top().expect("a top");
     change(&mut transaction, &caller, top);

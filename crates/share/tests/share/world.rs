@@ -50,7 +50,7 @@ pub fn caller(user: &Credentials, now: u64) -> Caller<'_> {
         arguments_crc: 9,
         now: WallTime::from_nanos(now),
         cause: None,
-        mirrored: None,
+        followed_at: None,
     }
 }
 

@@ -1,7 +1,7 @@
-//! The mirror: a share that follows the primary.
+//! The follower: a share that follows the primary.
 //!
 //! ```text
-//! Comparing: the mirror is made what the primary is, while calls pass; at the end, for a moment,
+//! Comparing: the follower is made what the primary is, while calls pass; at the end, for a moment,
 //!            none passes
 //!     -- it is --> Following: what the primary did is done here, in its order
 //! Following -- something cannot be done, or it is not known whether it was --> Comparing
@@ -28,13 +28,13 @@ const BATCH_RECORDS_MAX: usize = 64;
 const ROUNDS_MAX: usize = 8;
 /// So few things are compared while calls are held.
 const HELD_MAX: usize = 64;
-/// A record that waited for longer is compared: by its time the mirror's files could not be told
+/// A record that waited for longer is compared: by its time the follower's files could not be told
 /// from those that lack something.
 const LATE: Duration = Duration::from_secs(300);
 /// Before the primary, or the share, is tried again.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// What the mirror stands on.
+/// What the follower stands on.
 pub trait Ground: Send + Sync {
     /// What its share stands on.
     type Present: Present;
@@ -55,7 +55,7 @@ pub trait Ground: Send + Sync {
     fn wait_for(&self, lack: Lack, goes_on: &dyn Fn() -> bool) -> share::Result<()>;
 }
 
-/// How the mirror is.
+/// How the follower is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It is being made what the primary is.
@@ -75,7 +75,7 @@ impl State {
     }
 }
 
-/// What a mirror did.
+/// What a follower did.
 #[derive(Clone, Debug)]
 pub struct Status {
     /// How it is.
@@ -94,9 +94,9 @@ pub struct Status {
     pub trouble: Option<String>,
 }
 
-/// A mirror of a primary.
+/// A follower of a primary.
 #[derive(Debug)]
-pub(crate) struct Mirror<G> {
+pub(crate) struct Follower<G> {
     pub(crate) ground: G,
     pub(crate) address: PrimaryAddress,
     pub(crate) spool: Spool,
@@ -107,9 +107,9 @@ pub(crate) struct Mirror<G> {
     comparisons: AtomicU64,
 }
 
-impl<G: Ground> Mirror<G> {
-    pub(crate) fn new(ground: G, address: PrimaryAddress) -> Mirror<G> {
-        Mirror {
+impl<G: Ground> Follower<G> {
+    pub(crate) fn new(ground: G, address: PrimaryAddress) -> Follower<G> {
+        Follower {
             ground,
             address,
             spool: Spool::new(),
@@ -147,7 +147,7 @@ impl<G: Ground> Mirror<G> {
                 let trouble = words(&fault);
                 let mut state = self.state.lock();
                 if state.1.as_ref() != Some(&trouble) {
-                    tracing::warn!(primary = %self.address, trouble, "the mirror waits");
+                    tracing::warn!(primary = %self.address, trouble, "the follower waits");
                 }
                 *state = (State::Comparing, Some(trouble));
                 drop(state);
@@ -194,7 +194,7 @@ impl<G: Ground> Mirror<G> {
             self.compare_dirt(primary, known, dirt)?;
         }
         *self.state.lock() = (State::Following, None);
-        tracing::info!(primary = %self.address, "the mirror follows");
+        tracing::info!(primary = %self.address, "the follower follows");
         Ok(())
     }
 
@@ -248,7 +248,7 @@ impl<G: Ground> Mirror<G> {
         let rest = &records[count..];
         match followed {
             Err(Fault::Differs) => {
-                tracing::info!(primary = %self.address, "the mirror differs, and is compared");
+                tracing::info!(primary = %self.address, "the follower differs, and is compared");
                 self.spool.soil(rest.iter().flat_map(Record::dirt));
                 Ok(())
             }
@@ -334,7 +334,7 @@ struct Transacted {
     count: usize,
     /// Bytes of the record after them.
     written: usize,
-    /// The mirror is not as it would have to be.
+    /// The follower is not as it would have to be.
     differs: bool,
 }
 
