@@ -11,7 +11,7 @@ use wire::nfs3::{
 };
 use wire::rpc;
 
-use crate::known::Known;
+use crate::known::{Found, Known};
 use crate::primary::{Object, Primary, Trouble};
 use crate::update::{Record, Update};
 
@@ -23,6 +23,12 @@ pub(crate) enum Fault {
     /// The follower is not as it would have to be: it has to be compared.
     #[error("the follower differs")]
     Differs,
+    /// Nothing that is followed.
+    #[error("another file system, or an object that is left out")]
+    Foreign,
+    /// It is to end, or has taken long enough.
+    #[error("stopped")]
+    Stopped,
     /// The share failed.
     #[error(transparent)]
     Share(#[from] Error),
@@ -35,6 +41,13 @@ pub(crate) enum Fault {
 pub(crate) fn wall_time(time: Nfstime3) -> WallTime {
     let nanos = u64::from(time.nseconds).min(SECOND_NS - 1);
     WallTime::from_nanos(u64::from(time.seconds) * SECOND_NS + nanos)
+}
+
+/// Of two writes at once the replies may come in another order; but a file may also have been given
+/// a time in the future.
+fn latest(reply: WallTime, ours: WallTime) -> WallTime {
+    let ahead = ours.as_nanos().saturating_sub(reply.as_nanos());
+    if (1..60 * SECOND_NS).contains(&ahead) { ours } else { reply }
 }
 
 /// What a new object gets that the primary has with these attributes; its size is a matter of what
@@ -78,6 +91,10 @@ impl<'d, P: Present> Applying<'_, '_, 'd, P> {
         };
         match self.update(&caller, &update) {
             Err(Fault::Share(error)) if is_difference(error.kind) => Err(Fault::Differs),
+            Err(Fault::Foreign) => {
+                self.written = 0;
+                Ok(())
+            }
             Err(fault) => Err(fault),
             Ok(()) => {
                 self.written = 0;
@@ -92,16 +109,21 @@ impl<'d, P: Present> Applying<'_, '_, 'd, P> {
                 let id = self.find(object)?;
                 let set = set(&new_attributes, update.after().as_ref());
                 self.change.set_attributes(caller, id, &set, None)?;
+                self.own(caller, id, update)?;
             }
             (Call::Write { file, offset, data, .. }, Results::Write(Ok(written))) => {
                 let id = self.find(file)?;
                 let data = data.get(..written.count as usize).ok_or(Fault::Differs)?;
+                let before = self.change.attributes(id)?.modified;
+                let followed_at = caller.followed_at.map(|at| latest(at, before));
+                let caller = &Caller { followed_at, ..*caller };
                 let begun = self.written;
                 for piece in data[begun..].chunks(self.write_bytes_max) {
-                    let at = offset + self.written as u64;
+                    let at = offset.checked_add(self.written as u64).ok_or(Fault::Differs)?;
                     self.change.write(caller, id, at, piece)?;
                     self.written += piece.len();
                 }
+                self.own(caller, id, update)?;
             }
             (Call::Create { place, how }, _) => self.create(caller, &place, &how, update)?,
             (Call::Mkdir { place, .. }, _) => {
@@ -138,8 +160,11 @@ impl<'d, P: Present> Applying<'_, '_, 'd, P> {
                 let to = Place { directory: to_dir, name: to.name.of_any_length() };
                 self.change.rename(caller, from, to)?;
             }
-            (Call::Link { file, link }, _) => {
+            (Call::Link { file, link }, Results::Link(Ok(linked))) => {
                 let (id, dir) = (self.find(file)?, self.find(link.dir)?);
+                // The time is the directory's.
+                let after = linked.linkdir_wcc.after.map(|after| wall_time(after.mtime));
+                let caller = &Caller { followed_at: after.or(caller.followed_at), ..*caller };
                 self.change.link(caller, id, dir, link.name.of_any_length())?;
             }
             _ => return Err(Fault::Differs),
@@ -147,9 +172,24 @@ impl<'d, P: Present> Applying<'_, '_, 'd, P> {
         Ok(())
     }
 
+    /// Mode and owner are what they came to be: a WRITE may have dropped a bit.
+    fn own(&mut self, caller: &Caller<'_>, id: FileId, update: &Update<'_>) -> Result<(), Fault> {
+        let Some(after) = update.after() else { return Ok(()) };
+        let (ours, set) = (self.change.attributes(id)?, owned(&after));
+        if (Some(ours.mode), Some(ours.uid), Some(ours.gid)) != (set.mode, set.uid, set.gid) {
+            let set = SetAttributes { modified: None, ..set };
+            self.change.set_attributes(caller, id, &set, None)?;
+        }
+        Ok(())
+    }
+
     /// The object of the follower that is the primary's with a handle.
     fn find(&mut self, handle: FileHandle) -> Result<FileId, Fault> {
-        self.known.find(self.primary, handle)?.ok_or(Fault::Differs)
+        match self.known.find(self.primary, handle)? {
+            Found::File(id) => Ok(id),
+            Found::Foreign => Err(Fault::Foreign),
+            Found::Nothing => Err(Fault::Differs),
+        }
     }
 
     /// Where something is made, and what the primary made there.
@@ -162,7 +202,10 @@ impl<'d, P: Present> Applying<'_, '_, 'd, P> {
             return Err(Fault::Differs);
         };
         let dir = self.find(place.dir)?;
-        Ok((dir, place.name.of_any_length(), Object { handle, attributes }))
+        match self.known.is_own(&attributes) {
+            true => Ok((dir, place.name.of_any_length(), Object { handle, attributes })),
+            false => Err(Fault::Foreign),
+        }
     }
 
     /// CREATE may have opened what was there, and cut it.
@@ -195,6 +238,10 @@ impl<'d, P: Present> Applying<'_, '_, 'd, P> {
                 if let CreateHow::Unchecked(attributes) = how {
                     let set = set(attributes, Some(&object.attributes));
                     self.change.set_attributes(caller, there, &set, None)?;
+                }
+                // A new one has another number, unless that was given again.
+                if self.change.attributes(there)?.size != object.attributes.size {
+                    return Err(Fault::Differs);
                 }
             }
             Some(_) => return Err(Fault::Differs),

@@ -6,27 +6,24 @@
 //! 3. While calls pass it may end with what was: those are compared again. Held alone it is exact.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use share::{
-    Attributes, Caller, Changer, Create, Credentials, Error, ErrorKind, FileKind, Present,
-    SetAttributes, Transaction, Tree, Wait,
+    Attributes, Caller, Changer, Create, Credentials, ErrorKind, FileKind, Present, SetAttributes,
+    Transaction, Tree, Wait,
 };
-use units::{FileId, WallTime};
-use wire::nfs3::{Fattr3, FileHandle, Ftype3};
+use units::FileId;
+use wire::nfs3::{Fattr3, FileHandle, Ftype3, Nfsstat3};
 
 use crate::apply::{Fault, owned, special_of, wall_time};
 use crate::known::Known;
-use crate::primary::{Object, Primary, READ_BYTES};
+use crate::primary::{Object, Primary, READ_BYTES, Trouble};
 use crate::update::Dirt;
 
 /// The unit in which bytes that differ are told.
 const PIECE_BYTES: usize = 4096;
 /// Bytes that one write has.
 const WRITE_BYTES: usize = 128 << 10;
-/// A file that the follower changed so long before its last change has all that was written within
-/// the same tick of the primary's clock: nothing waits in the spool for that long.
-const QUIET_NS: u64 = 10 * 60 * 1_000_000_000;
-
 type Done<T = ()> = Result<T, Fault>;
 
 /// A comparison.
@@ -37,8 +34,6 @@ pub(crate) struct Comparing<'a, P> {
     pub(crate) goes_on: &'a dyn Fn() -> bool,
     /// Called for each object that is compared.
     pub(crate) compared: &'a dyn Fn(),
-    /// The time of the follower's last change before it began.
-    pub(crate) last_change: WallTime,
 }
 
 /// An object of the primary, and what it is here.
@@ -55,36 +50,49 @@ impl<P: Present> Comparing<'_, P> {
         if dirt.contains(&Dirt::Everything) {
             return self.everything();
         }
-        for one in dirt {
-            let (Dirt::Object(handle) | Dirt::Entries(handle)) = one else { continue };
-            let attributes = match self.primary.attributes(*handle) {
-                Ok(attributes) => attributes,
-                Err(gone) if gone.is_gone() => continue,
-                Err(trouble) => return Err(trouble.into()),
-            };
-            let object = Object { handle: *handle, attributes };
-            // It is new, and comes with its directory.
-            let Some(ours) = self.live(attributes.fileid)? else { continue };
-            // Numbers are given again.
-            if !is_kind(ours.kind, attributes.ftype) {
-                continue;
-            }
-            self.object(&Pair { object, id: ours.id, is_new: false })?;
-            if matches!(one, Dirt::Entries(_)) {
-                self.below(object, ours.id, false)?;
-            }
+        dirt.iter().try_for_each(|one| self.one(one))
+    }
+
+    fn one(&mut self, dirt: &Dirt) -> Done {
+        self.check_goes_on()?;
+        let handle = match *dirt {
+            Dirt::Object(handle) | Dirt::Entries(handle) | Dirt::Bytes(handle, ..) => handle,
+            Dirt::Everything => return Ok(()),
+        };
+        let attributes = match self.primary.attributes(handle) {
+            Ok(attributes) if !self.known.is_own(&attributes) => return Ok(()),
+            Ok(attributes) => attributes,
+            Err(gone) if gone.is_gone() => return Ok(()),
+            Err(trouble) => return Err(trouble.into()),
+        };
+        let object = Object { handle, attributes };
+        // It is new, and comes with its directory.
+        let Some(ours) = self.live(attributes.fileid)? else { return Ok(()) };
+        // Numbers are given again.
+        if !is_kind(ours.kind, attributes.ftype) {
+            return Ok(());
         }
-        Ok(())
+        let pair = Pair { object, id: ours.id, is_new: false };
+        match *dirt {
+            Dirt::Bytes(_, offset, length) => {
+                self.object(&pair, offset..offset.saturating_add(length))
+            }
+            Dirt::Entries(_) => self.below(object, ours.id, false),
+            _ => self.object(&pair, 0..u64::MAX),
+        }
+    }
+
+    fn check_goes_on(&self) -> Done {
+        if (self.goes_on)() { Ok(()) } else { Err(Fault::Stopped) }
     }
 
     fn everything(&mut self) -> Done {
         let (top, id) = (self.primary.top(), self.tree(|tree| tree.top())?);
-        self.known.forget();
+        self.known.begin(top.attributes.fsid);
         let attributes = self.primary.attributes(top.handle)?;
         let top = Object { attributes, ..top };
         self.known.is(&top, id);
-        self.below(top, id, true)?;
-        self.object(&Pair { object: top, id, is_new: false })
+        self.below(top, id, true)
     }
 
     /// Compares the entries of a directory, and all that is new below it, or all.
@@ -97,10 +105,10 @@ impl<P: Present> Comparing<'_, P> {
                 }
                 match pair.object.attributes.ftype {
                     Ftype3::Dir => stack.push(pair),
-                    _ => self.object(&pair)?,
+                    _ => self.object(&pair, 0..u64::MAX)?,
                 }
             }
-            self.object(&directory)?;
+            self.object(&directory, 0..0)?;
         }
         Ok(())
     }
@@ -108,7 +116,7 @@ impl<P: Present> Comparing<'_, P> {
     /// Makes the names of a directory what they are; the objects of them.
     fn entries(&mut self, directory: &Pair) -> Done<Vec<Pair>> {
         let (handle, id) = (directory.object.handle, directory.id);
-        let theirs = match self.primary.list(handle) {
+        let theirs = match self.primary.list(handle, self.goes_on) {
             Ok(theirs) => theirs,
             Err(gone) if gone.is_gone() => return Ok(Vec::new()),
             Err(trouble) => return Err(trouble.into()),
@@ -119,16 +127,31 @@ impl<P: Present> Comparing<'_, P> {
         for (name, there) in gone.collect::<Vec<_>>() {
             self.remove(id, &name, &there)?;
         }
+        let mut named: HashMap<Vec<u8>, Option<Attributes>> =
+            theirs.iter().map(|(name, _)| (name.clone(), ours.remove(name))).collect();
         let mut pairs = Vec::with_capacity(theirs.len());
         for (name, object) in theirs {
-            if !(self.goes_on)() {
-                return Err(Error::from(ErrorKind::Unusable).into());
-            }
-            if let Some(pair) = self.entry(id, &name, object, ours.get(&name))? {
-                pairs.push(pair);
+            self.check_goes_on()?;
+            // A name that is listed twice is there once.
+            let Some(there) = named.remove(&name) else { continue };
+            match self.entry(id, &name, object, there.as_ref()) {
+                Ok(pair) => pairs.extend(pair),
+                Err(fault) => self.leave_out(&name, &object, fault)?,
             }
         }
         Ok(pairs)
+    }
+
+    /// What the follower cannot hold is left out, and the rest goes on.
+    fn leave_out(&mut self, name: &[u8], object: &Object, fault: Fault) -> Done {
+        if !is_beyond(&fault) {
+            return Err(fault);
+        }
+        if self.known.leave_out(object.attributes.fileid) {
+            let name = String::from_utf8_lossy(name).into_owned();
+            tracing::warn!(name, %fault, "left out of the share that follows");
+        }
+        Ok(())
     }
 
     fn ours(&self, id: FileId) -> Done<HashMap<Vec<u8>, Attributes>> {
@@ -184,8 +207,9 @@ impl<P: Present> Comparing<'_, P> {
                 None => !self.known.is_owned(there.id),
             };
             if is_same && self.is_alike(there, &object.attributes, &target)? {
-                self.known.is(&object, there.id);
-                return Ok(Some(Pair { object, id: there.id, is_new: false }));
+                // Under another handle it may be another object.
+                let is_new = !self.known.is(&object, there.id);
+                return Ok(Some(Pair { object, id: there.id, is_new }));
             }
             self.remove(dir, name, there)?;
         }
@@ -199,12 +223,12 @@ impl<P: Present> Comparing<'_, P> {
             },
             None => None,
         };
-        let (id, is_new) = match linked {
-            Some(id) => (id, false),
-            None => (self.make(dir, name, &object.attributes, &target)?, true),
+        let id = match linked {
+            Some(id) => id,
+            None => self.make(dir, name, &object.attributes, &target)?,
         };
         self.known.is(&object, id);
-        Ok(Some(Pair { object, id, is_new }))
+        Ok(Some(Pair { object, id, is_new: true }))
     }
 
     /// Whether an object differs from the primary's in nothing that cannot be changed.
@@ -236,6 +260,7 @@ impl<P: Present> Comparing<'_, P> {
     fn remove(&self, dir: FileId, name: &[u8], there: &Attributes) -> Done {
         let mut stack = vec![(dir, name.to_vec(), there.id, there.kind, false)];
         while let Some((dir, name, id, kind, is_empty)) = stack.pop() {
+            self.check_goes_on()?;
             if kind != FileKind::Directory {
                 self.change(|c, by| c.remove(by, dir, &name))?;
             } else if is_empty {
@@ -250,19 +275,22 @@ impl<P: Present> Comparing<'_, P> {
         Ok(())
     }
 
-    /// Makes the content and the attributes of an object what they are.
-    fn object(&mut self, pair: &Pair) -> Done {
+    /// Makes the attributes of an object, and some bytes of a file, what they are.
+    fn object(&mut self, pair: &Pair, bytes: Range<u64>) -> Done {
+        let compared = self.try_object(pair, bytes);
+        compared.or_else(|fault| self.leave_out(b"an object", &pair.object, fault))
+    }
+
+    fn try_object(&mut self, pair: &Pair, bytes: Range<u64>) -> Done {
         (self.compared)();
         let (theirs, ours) = (pair.object.attributes, self.tree(|tree| tree.attributes(pair.id))?);
-        let is_file = theirs.ftype == Ftype3::Reg;
-        let is_same = ours.size == theirs.size && ours.modified == wall_time(theirs.mtime);
-        let quiet = ours.changed.as_nanos().saturating_add(QUIET_NS);
-        if is_file && !(is_same && quiet < self.last_change.as_nanos()) {
+        if theirs.ftype == Ftype3::Reg {
             if ours.size != theirs.size {
                 let size = Some(theirs.size);
                 self.set(pair.id, &SetAttributes { size, ..SetAttributes::default() })?;
             }
-            self.content(pair.object.handle, pair.id, theirs.size)?;
+            let bytes = bytes.start..bytes.end.min(theirs.size);
+            self.content(pair.object.handle, pair.id, bytes)?;
         }
         let ours = self.tree(|tree| tree.attributes(pair.id))?;
         let set = owned(&theirs);
@@ -272,16 +300,18 @@ impl<P: Present> Comparing<'_, P> {
     }
 
     /// Writes the bytes of a file that differ.
-    fn content(&mut self, file: FileHandle, id: FileId, size: u64) -> Done {
-        let (mut offset, root) = (0, Credentials::root());
+    fn content(&mut self, file: FileHandle, id: FileId, bytes: Range<u64>) -> Done {
+        let (mut offset, root) = (bytes.start, Credentials::root());
         let mut ours = vec![0; READ_BYTES as usize];
-        while offset < size && (self.goes_on)() {
+        while offset < bytes.end {
+            self.check_goes_on()?;
             let (theirs, is_end) = match self.primary.read(file, offset) {
                 Ok(read) => read,
                 Err(gone) if gone.is_gone() => return Ok(()),
                 Err(trouble) => return Err(trouble.into()),
             };
-            let length = theirs.len().min(usize::try_from(size - offset).unwrap_or(usize::MAX));
+            let left = usize::try_from(bytes.end - offset).unwrap_or(usize::MAX);
+            let length = theirs.len().min(left);
             let (theirs, ours) = (&theirs[..length], &mut ours[..length]);
             let count = self.tree(|tree| tree.read(&root, id, offset, ours))?.count;
             ours[count..].fill(0);
@@ -320,6 +350,20 @@ impl<P: Present> Comparing<'_, P> {
         change: impl Fn(&mut Transaction<'_, 'd, P>, &Caller<'_>) -> share::Result<T>,
     ) -> Done<T> {
         Ok(self.changer.change(change)?)
+    }
+}
+
+/// Whether an object is beyond what the follower can hold, or cannot be read at the primary.
+fn is_beyond(fault: &Fault) -> bool {
+    use ErrorKind as K;
+    match fault {
+        Fault::Share(error) => {
+            matches!(error.kind, K::FileTooLarge | K::NameTooLong | K::TooManyLinks | K::Invalid)
+        }
+        Fault::Primary(Trouble::Status(status)) => {
+            matches!(status, Nfsstat3::Io | Nfsstat3::Acces | Nfsstat3::Perm)
+        }
+        _ => false,
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct Flight {
 struct State {
     last: u64,
     under_way: Vec<(u64, Vec<Key>)>,
+    /// Those that wait, in the order in which they came.
+    waiting: Vec<(u64, Vec<Key>)>,
     /// None may pass.
     is_held: bool,
 }
@@ -30,25 +32,44 @@ struct State {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(u64);
 
+impl State {
+    /// Whether one that waits may pass: nothing under way is in its way, and nobody before it.
+    fn may_pass(&self, number: u64) -> bool {
+        let place = self.waiting.iter().position(|(other, _)| *other == number);
+        let place = place.expect("who asks waits");
+        let keys = &self.waiting[place].1;
+        let conflicts = |(_, others): &(u64, Vec<Key>)| {
+            keys.iter().any(|key| others.iter().any(|other| key.conflicts(other)))
+        };
+        let is_free = !self.under_way.iter().chain(&self.waiting[..place]).any(conflicts);
+        is_free && !self.is_held
+    }
+
+    fn take(&mut self, number: u64) -> Vec<Key> {
+        let place = self.waiting.iter().position(|(other, _)| *other == number);
+        self.waiting.remove(place.expect("who asks waits")).1
+    }
+}
+
 impl Flight {
     /// Waits until a call may pass; none once `goes_on` says no.
     pub(crate) fn enter(&self, keys: Vec<Key>, goes_on: &dyn Fn() -> bool) -> Option<Ticket> {
         let mut state = self.state.lock();
-        loop {
-            let conflicts = |(_, others): &(u64, Vec<Key>)| {
-                keys.iter().any(|key| others.iter().any(|other| key.conflicts(other)))
-            };
-            if !state.is_held && !state.under_way.iter().any(conflicts) {
-                state.last += 1;
-                let number = state.last;
-                state.under_way.push((number, keys));
-                return Some(Ticket(number));
-            }
+        state.last += 1;
+        let number = state.last;
+        state.waiting.push((number, keys));
+        while !state.may_pass(number) {
             self.changed.wait_for(&mut state, LOOK_EVERY);
             if !goes_on() {
+                state.take(number);
+                drop(state);
+                self.changed.notify_all();
                 return None;
             }
         }
+        let keys = state.take(number);
+        state.under_way.push((number, keys));
+        Some(Ticket(number))
     }
 
     /// A call is answered, or will not be.
@@ -66,7 +87,7 @@ impl Flight {
         assert!(!state.is_held, "one alone holds calls");
         state.is_held = true;
         while !state.under_way.is_empty() {
-            self.changed.wait_for(&mut state, LOOK_EVERY);
+            self.changed.wait_for(&mut state, LOOK_EVERY / 10);
             if !goes_on() {
                 return false;
             }

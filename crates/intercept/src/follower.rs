@@ -7,12 +7,16 @@
 //! Following -- something cannot be done, or it is not known whether it was --> Comparing
 //! ```
 
+use std::collections::{HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use share::{Cause, CauseKind, Changer, Error, ErrorKind, Lack, Present, Share, Wait};
 use units::WallTime;
+use wire::nfs3::Verifier;
 
 use crate::apply::{Applying, Fault};
 use crate::compare::Comparing;
@@ -20,7 +24,7 @@ use crate::flight::Flight;
 use crate::known::Known;
 use crate::primary::{Primary, PrimaryAddress};
 use crate::spool::{Next, Spool};
-use crate::update::{Dirt, Record};
+use crate::update::{Dirt, Outcome, Record, changing, dirt_of_call};
 
 /// Records of one transaction at most.
 const BATCH_RECORDS_MAX: usize = 64;
@@ -28,11 +32,13 @@ const BATCH_RECORDS_MAX: usize = 64;
 const ROUNDS_MAX: usize = 8;
 /// So few things are compared while calls are held.
 const HELD_MAX: usize = 64;
-/// A record that waited for longer is compared: by its time the follower's files could not be told
-/// from those that lack something.
-const LATE: Duration = Duration::from_secs(300);
-/// Before the primary, or the share, is tried again.
+/// Before the primary, or the share, is tried again: at first, and at most.
 const PAUSE: Duration = Duration::from_secs(2);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// How long calls are held at most.
+const HOLD_MAX: Duration = Duration::from_secs(3);
+/// Calls whose answer nobody saw, which are known when they are sent again.
+const GIVEN_UP_MAX: usize = 4096;
 
 /// What the follower stands on.
 pub trait Ground: Send + Sync {
@@ -90,6 +96,8 @@ pub struct Status {
     pub compared: u64,
     /// How often it had to compare, the first time included.
     pub comparisons: u64,
+    /// Objects that it cannot hold.
+    pub left_out: u64,
     /// The trouble that it has now.
     pub trouble: Option<String>,
 }
@@ -105,6 +113,13 @@ pub(crate) struct Follower<G> {
     followed: AtomicU64,
     compared: AtomicU64,
     comparisons: AtomicU64,
+    left_out: AtomicU64,
+    /// That of the primary, by which it is stopped.
+    socket: Mutex<Option<TcpStream>>,
+    /// The last verifier of the primary's writes.
+    verifier: Mutex<Option<Verifier>>,
+    /// Calls whose answer nobody saw, the newest last: client, number, checksum.
+    given_up: Mutex<VecDeque<(u128, u32, u64)>>,
 }
 
 impl<G: Ground> Follower<G> {
@@ -118,7 +133,45 @@ impl<G: Ground> Follower<G> {
             followed: AtomicU64::new(0),
             compared: AtomicU64::new(0),
             comparisons: AtomicU64::new(0),
+            left_out: AtomicU64::new(0),
+            socket: Mutex::default(),
+            verifier: Mutex::default(),
+            given_up: Mutex::default(),
         }
+    }
+
+    /// A call was answered.
+    pub(crate) fn answered(&self, record: Record) {
+        let (verifier, is_again) = (record.verifier(), self.was_given_up(&record));
+        match record.outcome() {
+            Outcome::Refused => {}
+            // The primary may have answered from memory what it did long ago.
+            Outcome::Done(_) if is_again => self.spool.soil(record.dirt()),
+            Outcome::Done(_) => self.spool.push(record),
+            Outcome::Unknown => self.spool.soil(unknown(&record.call)),
+        }
+        if let Some(verifier) = verifier {
+            let before = self.verifier.lock().replace(verifier);
+            if before.is_some_and(|before| before != verifier) {
+                tracing::info!(primary = %self.address, "it was started anew: all is compared");
+                self.spool.soil([Dirt::Everything]);
+            }
+        }
+    }
+
+    /// Nobody knows whether the primary carried a call out.
+    pub(crate) fn give_up(&self, client: u128, call: &[u8]) {
+        self.spool.soil(unknown(call));
+        let mut given_up = self.given_up.lock();
+        if given_up.len() >= GIVEN_UP_MAX {
+            given_up.pop_front();
+        }
+        given_up.push_back(name_of(client, call));
+    }
+
+    fn was_given_up(&self, record: &Record) -> bool {
+        let given_up = self.given_up.lock();
+        !given_up.is_empty() && given_up.contains(&name_of(record.client, &record.call))
     }
 
     pub(crate) fn status(&self) -> Status {
@@ -131,6 +184,7 @@ impl<G: Ground> Follower<G> {
             followed: self.followed.load(Ordering::Relaxed),
             compared: self.compared.load(Ordering::Relaxed),
             comparisons: self.comparisons.load(Ordering::Relaxed),
+            left_out: self.left_out.load(Ordering::Relaxed),
             trouble,
         }
     }
@@ -138,28 +192,44 @@ impl<G: Ground> Follower<G> {
     /// Follows the primary until it is stopped.
     pub(crate) fn run(&self) {
         let mut known = Known::default();
-        let mut primary = None;
+        let (mut primary, mut pause) = (None, PAUSE);
         while !self.spool.is_stopped() {
-            if let Err(fault) = self.go_on(&mut primary, &mut known) {
-                // Nothing is known of what was under way.
-                primary = None;
-                self.spool.soil([Dirt::Everything]);
-                let trouble = words(&fault);
-                let mut state = self.state.lock();
-                if state.1.as_ref() != Some(&trouble) {
-                    tracing::warn!(primary = %self.address, trouble, "the follower waits");
-                }
-                *state = (State::Comparing, Some(trouble));
-                drop(state);
-                self.spool.pause(PAUSE);
+            let Err(fault) = self.go_on(&mut primary, &mut known) else {
+                pause = PAUSE;
+                continue;
+            };
+            // Nothing is known of what was under way.
+            primary = None;
+            self.spool.soil([Dirt::Everything]);
+            let trouble = words(&fault);
+            let mut state = self.state.lock();
+            if state.1.as_ref() != Some(&trouble) {
+                tracing::warn!(primary = %self.address, trouble, "the share waits");
             }
+            *state = (State::Comparing, Some(trouble));
+            drop(state);
+            self.spool.pause(pause);
+            pause = (2 * pause).min(PAUSE_MAX);
+        }
+    }
+
+    /// Ends it, also where it waits for the primary.
+    pub(crate) fn stop(&self) {
+        self.spool.stop();
+        if let Some(socket) = &*self.socket.lock() {
+            // It may have ended already.
+            let _ = socket.shutdown(Shutdown::Both);
         }
     }
 
     fn go_on(&self, primary: &mut Option<Primary>, known: &mut Known) -> Result<(), Fault> {
         let primary = match primary {
             Some(primary) => primary,
-            None => primary.insert(Primary::mount(&self.address)?),
+            None => {
+                let mounted = Primary::mount(&self.address)?;
+                *self.socket.lock() = mounted.socket().ok();
+                primary.insert(mounted)
+            }
         };
         match self.spool.next(BATCH_RECORDS_MAX, PAUSE) {
             Next::Stop | Next::Nothing => Ok(()),
@@ -168,33 +238,54 @@ impl<G: Ground> Follower<G> {
         }
     }
 
+    /// Makes the share what the primary is. What passes meanwhile is compared again, until little is
+    /// left; that is done while no call passes, if it is done soon.
     fn compare(&self, primary: &mut Primary, known: &mut Known) -> Result<(), Fault> {
         self.state.lock().0 = State::Comparing;
         self.comparisons.fetch_add(1, Ordering::Relaxed);
+        let goes_on = || !self.spool.is_stopped();
         for _ in 0..ROUNDS_MAX {
             let dirt = self.spool.take_dirt();
             let is_little = dirt.len() <= HELD_MAX && !dirt.contains(&Dirt::Everything);
-            self.compare_dirt(primary, known, dirt)?;
+            match self.compare_dirt(primary, known, &dirt, &goes_on) {
+                // It was overtaken by what passed meanwhile.
+                Err(Fault::Share(error)) if is_overtaken(error.kind) => self.spool.soil(dirt),
+                compared => compared?,
+            }
             if is_little {
                 break;
             }
         }
-        let compared = match self.flight.hold(&|| !self.spool.is_stopped()) {
-            true => self.compare_held(primary, known),
+        let until = Instant::now() + HOLD_MAX;
+        let goes_on = || !self.spool.is_stopped() && Instant::now() < until;
+        let compared = match self.flight.hold(&goes_on) {
+            true => self.compare_held(primary, known, &goes_on),
             false => Ok(()),
         };
         self.flight.release();
         compared
     }
 
-    /// Compares what is left, while no call is under way.
-    fn compare_held(&self, primary: &mut Primary, known: &mut Known) -> Result<(), Fault> {
+    /// Compares what is left, while no call is under way. If that takes too long it is left.
+    fn compare_held(
+        &self,
+        primary: &mut Primary,
+        known: &mut Known,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<(), Fault> {
         while !self.spool.begin_queue() {
             let dirt = self.spool.take_dirt();
-            self.compare_dirt(primary, known, dirt)?;
+            match self.compare_dirt(primary, known, &dirt, goes_on) {
+                Err(Fault::Stopped) => {
+                    self.spool.soil(dirt);
+                    return Ok(());
+                }
+                compared => compared?,
+            }
         }
         *self.state.lock() = (State::Following, None);
-        tracing::info!(primary = %self.address, "the follower follows");
+        self.left_out.store(known.left_out() as u64, Ordering::Relaxed);
+        tracing::info!(primary = %self.address, "the share follows");
         Ok(())
     }
 
@@ -202,36 +293,28 @@ impl<G: Ground> Follower<G> {
         &self,
         primary: &mut Primary,
         known: &mut Known,
-        dirt: std::collections::HashSet<Dirt>,
+        dirt: &HashSet<Dirt>,
+        goes_on: &dyn Fn() -> bool,
     ) -> Result<(), Fault> {
-        let goes_on = || !self.spool.is_stopped();
         let compared = self.ground.with_share(|share| {
-            let before = share.statistics();
+            let number = share.statistics().operations;
             let mut comparing = Comparing {
                 changer: Changer {
                     share,
-                    cause: Cause { kind: CauseKind::Import, number: before.operations },
+                    cause: Cause { kind: CauseKind::Import, number },
                     now: &|| self.ground.now(),
-                    wait_for: &|lack| self.ground.wait_for(lack, &goes_on),
+                    wait_for: &|lack| self.ground.wait_for(lack, goes_on),
                 },
                 primary,
                 known,
-                goes_on: &goes_on,
+                goes_on,
                 compared: &|| {
                     self.compared.fetch_add(1, Ordering::Relaxed);
                 },
-                last_change: before.changed,
             };
-            comparing.dirt(&dirt)
+            comparing.dirt(dirt)
         });
-        match compared? {
-            // It was overtaken by what passed meanwhile.
-            Err(Fault::Share(error)) if is_overtaken(error.kind) => {
-                self.spool.soil(dirt);
-                Ok(())
-            }
-            compared => compared,
-        }
+        compared?
     }
 
     /// Does what the primary did; what cannot be done is compared, and all after it.
@@ -266,9 +349,6 @@ impl<G: Ground> Follower<G> {
     ) -> (usize, Result<(), Fault>) {
         let (mut done, mut written) = (0, 0);
         while done < records.len() {
-            if records[done].at.elapsed() > LATE {
-                return (done, Err(Fault::Differs));
-            }
             match self.transact(share, primary, known, (&records[done..], written)) {
                 Ok(Transacted { count, written: now, differs }) => {
                     (done, written) = (done + count, now);
@@ -344,6 +424,19 @@ fn is_overtaken(kind: ErrorKind) -> bool {
         kind,
         K::NotFound | K::Exists | K::Stale | K::NotEmpty | K::IsDirectory | K::NotDirectory
     )
+}
+
+/// What a call may have done.
+fn unknown(call: &[u8]) -> Vec<Dirt> {
+    changing(call).map_or_else(|| vec![Dirt::Everything], |(_, call)| dirt_of_call(&call))
+}
+
+/// A call as it can be known again.
+fn name_of(client: u128, call: &[u8]) -> (u128, u32, u64) {
+    let xid = call.first_chunk().map_or(0, |xid| u32::from_be_bytes(*xid));
+    let mut hasher = DefaultHasher::new();
+    call.hash(&mut hasher);
+    (client, xid, hasher.finish())
 }
 
 fn words(fault: &Fault) -> String {

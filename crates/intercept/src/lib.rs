@@ -44,7 +44,7 @@ pub use primary::PrimaryAddress;
 use flight::Flight;
 use follower::Follower;
 use relay::Listener;
-use spool::Spool;
+use update::Record;
 
 /// Connections of clients at once; more are closed as they arrive.
 const CONNECTIONS_MAX: usize = 256;
@@ -72,8 +72,20 @@ impl<G: Ground> Listener for Follower<G> {
         &self.flight
     }
 
-    fn spool(&self) -> &Spool {
-        &self.spool
+    fn answered(&self, record: Record) {
+        Follower::answered(self, record);
+    }
+
+    fn give_up(&self, client: u128, call: &[u8]) {
+        Follower::give_up(self, client, call);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.spool.is_stopped()
+    }
+
+    fn stop(&self) {
+        Follower::stop(self);
     }
 
     fn status(&self) -> Status {
@@ -148,7 +160,7 @@ impl Interceptor {
     pub fn stop(&self) {
         self.shared.is_stopped.store(true, Ordering::Relaxed);
         if let Some(follower) = &self.follower {
-            follower.spool().stop();
+            follower.stop();
         }
         for (_, client) in self.shared.clients.lock().iter() {
             // It may be gone already.
@@ -206,6 +218,10 @@ impl Shared {
             let mut clients = self.clients.lock();
             if clients.len() >= CONNECTIONS_MAX {
                 tracing::warn!(client = %from, "too many connections");
+                return None;
+            }
+            // Those that are there are ended by `stop`.
+            if self.is_stopped.load(Ordering::Relaxed) {
                 return None;
             }
             clients.push((number, client.try_clone().ok()?));

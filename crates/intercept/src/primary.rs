@@ -21,6 +21,8 @@ pub(crate) const READ_BYTES: u32 = 256 << 10;
 /// Bytes of a READDIRPLUS.
 const LIST_BYTES: u32 = 64 << 10;
 const RECEIVE_BYTES: usize = 64 << 10;
+/// Entries of a directory: a list that is longer has no end.
+const ENTRIES_MAX: usize = 1 << 24;
 
 /// Where an export of an NFS server is: `HOST:PORT[,MOUNTPORT]:/EXPORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +102,7 @@ pub(crate) struct Object {
 
 /// A connection to one program.
 struct Connection {
+    address: String,
     stream: TcpStream,
     received: Vec<u8>,
     search: Search,
@@ -117,11 +120,24 @@ impl Connection {
         let stream = connect(address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Connection { stream, received: Vec::new(), search: Search::default(), xid: 0 })
+        let address = address.to_owned();
+        let (received, search) = (Vec::new(), Search::default());
+        Ok(Connection { address, stream, received, search, xid: 0 })
     }
 
-    /// The results of a call, as root.
+    /// The results of a call that changes nothing, as root. Servers close connections that nobody
+    /// uses: it is asked once more on another.
     fn call(&mut self, program: u32, procedure: u32, arguments: &[u8]) -> Result<Vec<u8>, Trouble> {
+        match self.ask(program, procedure, arguments) {
+            Err(Trouble::Io(_)) => {
+                *self = Connection::open(&self.address)?;
+                self.ask(program, procedure, arguments)
+            }
+            asked => asked,
+        }
+    }
+
+    fn ask(&mut self, program: u32, procedure: u32, arguments: &[u8]) -> Result<Vec<u8>, Trouble> {
         self.xid = self.xid.wrapping_add(1);
         let root =
             AuthSys { stamp: 0, machine_name: b"hindsight", uid: 0, gid: 0, gids: Gids::default() };
@@ -188,6 +204,11 @@ impl Primary {
         Ok(Primary { connection, top: Object { handle, attributes } })
     }
 
+    /// Its socket, by which it can be stopped.
+    pub(crate) fn socket(&self) -> io::Result<TcpStream> {
+        self.connection.stream.try_clone()
+    }
+
     /// The directory that is exported.
     pub(crate) fn top(&self) -> Object {
         self.top
@@ -210,6 +231,9 @@ impl Primary {
             unreachable!("those of READ")
         };
         let read = read.map_err(|fail| Trouble::Status(fail.status))?;
+        if read.count > READ_BYTES {
+            return Err(XdrError::Contradiction("more bytes than were asked for").into());
+        }
         let data = from.rest().get(..read.count as usize).ok_or(XdrError::CutShort)?;
         Ok((data.to_vec(), read.eof || data.is_empty()))
     }
@@ -238,7 +262,11 @@ impl Primary {
     }
 
     /// The entries of a directory but `.` and `..`; what is on another file system is left out.
-    pub(crate) fn list(&mut self, dir: FileHandle) -> Result<Vec<(Vec<u8>, Object)>, Trouble> {
+    pub(crate) fn list(
+        &mut self,
+        dir: FileHandle,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Vec<(Vec<u8>, Object)>, Trouble> {
         let (mut all, mut cookie, mut cookieverf) = (Vec::new(), 0, [0; 8]);
         loop {
             let (dircount, maxcount) = (LIST_BYTES / 4, LIST_BYTES);
@@ -251,8 +279,8 @@ impl Primary {
             };
             cookieverf = listed.map_err(|fail| Trouble::Status(fail.status))?.cookieverf;
             let (entries, is_end) = replies::dir_list(from.rest(), true)?;
-            if entries.is_empty() && !is_end {
-                return Err(XdrError::Contradiction("a list without entries or end").into());
+            if (entries.is_empty() && !is_end) || all.len() > ENTRIES_MAX || !goes_on() {
+                return Err(XdrError::Contradiction("a list without an end").into());
             }
             for entry in entries {
                 cookie = entry.cookie;

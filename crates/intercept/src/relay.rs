@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use wire::mount;
-use wire::nfs3::{self, Call};
+use wire::nfs3;
 use wire::rpc::decode::CallError;
 use wire::rpc::record::{Found, Search, last_mark};
 use wire::rpc::{self, Accepted, AuthStat, Credentials, Denied, Reply};
@@ -19,8 +19,7 @@ use wire::rpc::{self, Accepted, AuthStat, Credentials, Denied, Reply};
 use crate::flight::{Flight, Ticket};
 use crate::follower::Status;
 use crate::primary::{PrimaryAddress, connect};
-use crate::spool::Spool;
-use crate::update::{Dirt, Record, changing, dirt_of_call, keys};
+use crate::update::{Record, changing, keys};
 
 const RECEIVE_BYTES: usize = 256 << 10;
 
@@ -28,25 +27,39 @@ const RECEIVE_BYTES: usize = 256 << 10;
 pub(crate) trait Listener: Send + Sync {
     /// The order of calls.
     fn flight(&self) -> &Flight;
-    /// What the follower has to do.
-    fn spool(&self) -> &Spool;
+    /// A call was answered.
+    fn answered(&self, record: Record);
+    /// Nobody will see the answer to a call of a client.
+    fn give_up(&self, client: u128, call: &[u8]);
     /// How the follower is.
     fn status(&self) -> Status;
+    /// Whether it is to end.
+    fn is_stopped(&self) -> bool;
+    /// Ends it.
+    fn stop(&self);
 }
 
 /// How long the answers of a client that is gone are waited for: what the primary has received it
 /// carries out.
 const LINGER: Duration = Duration::from_secs(10);
-/// How long a client may take no replies: calls of others may wait for that one's answer.
+/// How long the primary may take no calls.
+const PRIMARY_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a client may take for a reply: calls of others may wait for that one's answer.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(30);
 /// As `LINGER` when the relay stops.
 const LINGER_AT_STOP: Duration = Duration::from_secs(2);
 
-/// The calls that change something, which the primary has not answered.
+/// The calls that the primary has not answered, by their numbers; those that change something with
+/// their ticket.
 #[derive(Default)]
 struct Pending {
-    calls: Mutex<HashMap<u32, (Ticket, Vec<u8>)>>,
+    calls: Mutex<HashMap<u32, Underway>>,
     answered: Condvar,
+}
+
+struct Underway {
+    ticket: Option<Ticket>,
+    call: Vec<u8>,
 }
 
 struct Relay {
@@ -81,11 +94,10 @@ pub(crate) fn relay(
         is_over: AtomicBool::new(false),
     });
     relay.client.set_nodelay(true)?;
-    relay.client.set_write_timeout(Some(CLIENT_PATIENCE))?;
+    relay.client.set_write_timeout(Some(CLIENT_PATIENCE / 6))?;
     let mut servers = Servers { relay: Arc::clone(&relay), nfs: None, mount: None };
     let relayed = relay.calls(&mut servers);
-    relay.is_over.store(true, Ordering::Relaxed);
-    let _ = relay.client.shutdown(Shutdown::Both);
+    relay.end();
     relay.linger();
     servers.end();
     relay.forget_pending();
@@ -115,6 +127,7 @@ impl Servers {
         };
         if server.is_none() {
             let stream = connect(address)?;
+            stream.set_write_timeout(Some(PRIMARY_PATIENCE))?;
             let (relay, from) = (Arc::clone(&self.relay), stream.try_clone()?);
             let replies = thread::Builder::new().name("nfs-replies".into()).spawn(move || {
                 let ended = relay.replies(from);
@@ -122,7 +135,7 @@ impl Servers {
                     tracing::debug!(%error, "a connection to the primary ended");
                 }
                 // The client connects anew, and sends again what was not answered.
-                let _ = relay.client.shutdown(Shutdown::Both);
+                relay.end();
             })?;
             *server = Some(Server { stream, replies });
         }
@@ -142,19 +155,35 @@ impl Relay {
     /// Passes calls on until the client sends no more.
     fn calls(&self, servers: &mut Servers) -> io::Result<()> {
         each_record(&self.client, |record, body| {
-            if let Some((xid, reply)) = refused(body)? {
+            if let Some((xid, reply)) = refused(body, &self.address.export)? {
                 return self.answer(xid, &reply);
             }
-            if let Some((xid, ticket)) = self.admit(body)? {
-                let entry = (ticket, body.to_vec());
-                if let Some((ticket, _)) = self.pending.calls.lock().insert(xid, entry) {
-                    // The same call sent again before its answer: there will be two.
-                    self.listener().flight().leave(ticket);
-                }
-            }
             let program = rpc::decode::call(body).ok().map(|call| call.program);
+            if self.listener.is_some() && !self.admit(body)? {
+                return Ok(());
+            }
             servers.of(program)?.write_all(record)
         })
+    }
+
+    /// Waits until a call may pass; false if it is under way already, and its answer will come.
+    fn admit(&self, body: &[u8]) -> io::Result<bool> {
+        let xid = body.first_chunk().map_or(0, |xid| u32::from_be_bytes(*xid));
+        if let Some(there) = self.pending.calls.lock().get(&xid) {
+            return match there.call == body {
+                true => Ok(false),
+                false => Err(io::Error::new(io::ErrorKind::InvalidData, "a number used twice")),
+            };
+        }
+        let mut ticket = None;
+        if let Some((_, call)) = changing(body) {
+            let goes_on = || !self.is_over.load(Ordering::Relaxed) && !self.listener().is_stopped();
+            let passed = self.listener().flight().enter(keys(&call), &goes_on);
+            ticket = Some(passed.ok_or(io::Error::from(io::ErrorKind::ConnectionAborted))?);
+        }
+        let call = body.to_vec();
+        self.pending.calls.lock().insert(xid, Underway { ticket, call });
+        Ok(true)
     }
 
     /// Answers a call in the place of the primary.
@@ -171,56 +200,55 @@ impl Relay {
         &**self.listener.as_ref().expect("only calls that somebody listens for are admitted")
     }
 
-    /// Waits until a call may pass, if it changes something that is listened for.
-    fn admit(&self, body: &[u8]) -> io::Result<Option<(u32, Ticket)>> {
-        let Some(listener) = &self.listener else { return Ok(None) };
-        let Some((asked, call)) = changing(body) else { return Ok(None) };
-        if self.pending.calls.lock().contains_key(&asked.xid) {
-            return Ok(None);
-        }
-        let goes_on = || !self.is_over.load(Ordering::Relaxed) && !listener.spool().is_stopped();
-        let ticket = listener.flight().enter(keys(&call), &goes_on);
-        let ticket = ticket.ok_or(io::Error::from(io::ErrorKind::ConnectionAborted))?;
-        Ok(Some((asked.xid, ticket)))
-    }
-
     /// Passes replies on until the primary sends no more.
     fn replies(&self, from: TcpStream) -> io::Result<()> {
         each_record(&from, |record, body| {
             if let Some(xid) = body.first_chunk().map(|xid| u32::from_be_bytes(*xid)) {
                 let pending = self.pending.calls.lock().remove(&xid);
-                if let Some((ticket, call)) = pending {
-                    self.tell(ticket, call, body);
-                    self.pending.answered.notify_all();
+                if let Some(Underway { ticket: Some(ticket), call }) = pending {
+                    let (client, reply) = (self.client_address, body.to_vec());
+                    self.listener().answered(Record { client, call, reply });
+                    self.listener().flight().leave(ticket);
                 }
+                self.pending.answered.notify_all();
             }
             let _alone = self.replies.lock();
-            if let Err(error) = (&self.client).write_all(record) {
+            let is_over = self.is_over.load(Ordering::Relaxed);
+            if let Err(error) = if is_over { Ok(()) } else { self.send(record) } {
                 // The follower wants the answers that a client does not take.
                 tracing::debug!(%error, "a client takes no replies");
-                self.is_over.store(true, Ordering::Relaxed);
-                let _ = self.client.shutdown(Shutdown::Both);
+                self.end();
             }
             Ok(())
         })
     }
 
-    /// Tells the follower of a call that is answered.
-    fn tell(&self, ticket: Ticket, call: Vec<u8>, reply: &[u8]) {
-        let (client, reply, at) = (self.client_address, reply.to_vec(), Instant::now());
-        let record = Record { client, call, reply, at };
-        if record.update().is_some() {
-            self.listener().spool().push(record);
+    /// Sends all of it within [`CLIENT_PATIENCE`].
+    fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
+        let until = Instant::now() + CLIENT_PATIENCE;
+        while !bytes.is_empty() {
+            let count = (&self.client).write(bytes)?;
+            bytes = &bytes[count..];
+            if Instant::now() >= until {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
         }
-        self.listener().flight().leave(ticket);
+        Ok(())
+    }
+
+    /// The client's connection ends; so does every wait of its calls.
+    fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        // It may be gone already.
+        let _ = self.client.shutdown(Shutdown::Both);
     }
 
     /// Waits for the answers to what the primary has received.
     fn linger(&self) {
         let began = Instant::now();
         let mut calls = self.pending.calls.lock();
-        while !calls.is_empty() {
-            let is_stopped = self.listener().spool().is_stopped();
+        while calls.values().any(|call| call.ticket.is_some()) {
+            let is_stopped = self.listener().is_stopped();
             let patience = if is_stopped { LINGER_AT_STOP } else { LINGER };
             if began.elapsed() >= patience {
                 break;
@@ -231,18 +259,18 @@ impl Relay {
 
     /// Nobody knows whether the primary carried these out.
     fn forget_pending(&self) {
-        for (_, (ticket, call)) in std::mem::take(&mut *self.pending.calls.lock()) {
-            let listener = self.listener();
-            let dirt = changing(&call).map(|(_, call): (_, Call<'_>)| dirt_of_call(&call));
-            listener.spool().soil(dirt.unwrap_or_else(|| vec![Dirt::Everything]));
-            listener.flight().leave(ticket);
+        for (_, underway) in std::mem::take(&mut *self.pending.calls.lock()) {
+            if let Some(ticket) = underway.ticket {
+                self.listener().give_up(self.client_address, &underway.call);
+                self.listener().flight().leave(ticket);
+            }
         }
     }
 }
 
 /// The answer to a call that would change the primary without being seen here: of other programs
 /// and versions, or in credentials that hide what is asked.
-fn refused(body: &[u8]) -> io::Result<Option<(u32, Reply)>> {
+fn refused(body: &[u8], export: &str) -> io::Result<Option<(u32, Reply)>> {
     let call = match rpc::decode::call(body) {
         Ok(call) => call,
         Err(CallError::Denied { xid, denied }) => return Ok(Some((xid, Reply::Denied(denied)))),
@@ -260,10 +288,26 @@ fn refused(body: &[u8]) -> io::Result<Option<(u32, Reply)>> {
             },
         },
         (nfs3::PROGRAM, _) => Reply::Accepted(mismatch),
-        (mount::PROGRAM, _) => return Ok(None),
+        (mount::PROGRAM, 3) => match mount::decode::call(call.procedure, call.arguments) {
+            Ok(mount::Call::Mnt(path)) if !is_within(path.of_any_length(), export) => {
+                Reply::Accepted(Accepted::SystemErr)
+            }
+            Ok(_) => return Ok(None),
+            Err(error) => Reply::Accepted(error.answer()),
+        },
+        (mount::PROGRAM, _) => Reply::Accepted(mismatch),
         _ => Reply::Accepted(Accepted::ProgUnavail),
     };
     Ok(Some((call.xid, reply)))
+}
+
+/// Whether a path is the export, or below it.
+fn is_within(path: &[u8], export: &str) -> bool {
+    let parts = |path: &[u8]| -> Vec<Vec<u8>> {
+        path.split(|byte| *byte == b'/').filter(|p| !p.is_empty()).map(<[u8]>::to_vec).collect()
+    };
+    let (path, export) = (parts(path), parts(export.as_bytes()));
+    path.starts_with(&export) && !path.iter().any(|part| part == b"..")
 }
 
 /// Calls `each` with the bytes and the body of each record of a stream, until its end.

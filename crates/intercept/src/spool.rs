@@ -30,6 +30,8 @@ struct State {
     queue: VecDeque<Record>,
     queue_bytes: usize,
     dirt: HashSet<Dirt>,
+    /// Records that were taken, and are being done.
+    in_hand: usize,
     is_stopped: bool,
 }
 
@@ -54,6 +56,7 @@ impl Spool {
             queue: VecDeque::new(),
             queue_bytes: 0,
             dirt: HashSet::from([Dirt::Everything]),
+            in_hand: 0,
             is_stopped: false,
         };
         Spool { state: Mutex::new(state), changed: Condvar::new() }
@@ -91,6 +94,7 @@ impl Spool {
     /// What is next, after `patience` if there is nothing.
     pub(crate) fn next(&self, records_max: usize, patience: Duration) -> Next {
         let mut state = self.state.lock();
+        state.in_hand = 0;
         if state.is_queue && state.queue.is_empty() && !state.is_stopped {
             self.changed.wait_for(&mut state, patience);
         }
@@ -105,6 +109,7 @@ impl Spool {
             return Next::Nothing;
         }
         let records: Vec<Record> = state.queue.drain(..count).collect();
+        state.in_hand = count;
         state.queue_bytes -= records.iter().map(Record::bytes).sum::<usize>();
         drop(state);
         self.changed.notify_all();
@@ -123,10 +128,10 @@ impl Spool {
         state.is_queue
     }
 
-    /// Records that wait, and their bytes.
+    /// Records that are not done, and the bytes of those that wait.
     pub(crate) fn waiting(&self) -> (usize, usize) {
         let state = self.state.lock();
-        (state.queue.len(), state.queue_bytes)
+        (state.queue.len() + state.in_hand, state.queue_bytes)
     }
 
     pub(crate) fn stop(&self) {

@@ -1,10 +1,11 @@
 //! A call that changed something, with its reply.
 
 use std::ops::Range;
-use std::time::Instant;
 
 use wire::nfs_client::replies;
-use wire::nfs3::{self, Call, CreateHow, DirOpArgs, Fattr3, FileHandle, Procedure, Results};
+use wire::nfs3::{
+    self, Call, CreateHow, DirOpArgs, Fattr3, FileHandle, Procedure, Results, Verifier,
+};
 use wire::rpc::{self, Accepted, Reply};
 use wire::xdr::Reader;
 
@@ -17,8 +18,6 @@ pub struct Record {
     pub call: Vec<u8>,
     /// The reply.
     pub reply: Vec<u8>,
-    /// When the reply was received.
-    pub at: Instant,
 }
 
 /// A record, decoded.
@@ -27,6 +26,17 @@ pub(crate) struct Update<'r> {
     pub(crate) asked: rpc::Call<'r>,
     pub(crate) call: Call<'r>,
     pub(crate) results: Results<'r>,
+}
+
+/// What the reply to a call says.
+#[derive(Debug)]
+pub(crate) enum Outcome<'r> {
+    /// It changed something.
+    Done(Update<'r>),
+    /// It changed nothing.
+    Refused,
+    /// Nothing that can be read.
+    Unknown,
 }
 
 /// What a call touches, as far as its order with others matters.
@@ -45,6 +55,8 @@ pub(crate) enum Key {
 pub(crate) enum Dirt {
     /// Content and attributes of an object.
     Object(FileHandle),
+    /// Attributes of a file, and bytes of it: from where, and how many.
+    Bytes(FileHandle, u64, u64),
     /// The entries of a directory.
     Entries(FileHandle),
     /// All that is there.
@@ -103,7 +115,9 @@ pub(crate) fn keys(call: &Call<'_>) -> Vec<Key> {
 pub(crate) fn dirt_of_call(call: &Call<'_>) -> Vec<Dirt> {
     match call {
         Call::Setattr { object, .. } => vec![Dirt::Object(*object)],
-        Call::Write { file, .. } => vec![Dirt::Object(*file)],
+        Call::Write { file, offset, data, .. } => {
+            vec![Dirt::Bytes(*file, *offset, data.len() as u64)]
+        }
         Call::Create { place, .. }
         | Call::Mkdir { place, .. }
         | Call::Symlink { place, .. }
@@ -121,16 +135,39 @@ impl Record {
         self.call.len() + self.reply.len() + size_of::<Record>()
     }
 
-    /// Decodes it; none if its reply is no reply to it, or says that nothing was done.
-    pub(crate) fn update(&self) -> Option<Update<'_>> {
-        let (asked, call) = changing(&self.call)?;
-        let mut from = Reader::new(&self.reply);
-        let (_, Reply::Accepted(Accepted::Success)) = replies::rpc_reply(&mut from).ok()? else {
-            return None;
+    /// Decodes it.
+    pub(crate) fn outcome(&self) -> Outcome<'_> {
+        let decode = || {
+            let (asked, call) = changing(&self.call)?;
+            let mut from = Reader::new(&self.reply);
+            let (_, reply) = replies::rpc_reply(&mut from).ok()?;
+            if reply != Reply::Accepted(Accepted::Success) {
+                return Some(Outcome::Refused);
+            }
+            let procedure = Procedure::from_number(asked.procedure)?;
+            let results = replies::results(procedure, &mut from).ok()?;
+            Some(match is_done(&results) {
+                true => Outcome::Done(Update { asked, call, results }),
+                false => Outcome::Refused,
+            })
         };
-        let procedure = Procedure::from_number(asked.procedure)?;
-        let results = replies::results(procedure, &mut from).ok()?;
-        is_done(&results).then_some(Update { asked, call, results })
+        decode().unwrap_or(Outcome::Unknown)
+    }
+
+    /// The change, if it was made.
+    pub(crate) fn update(&self) -> Option<Update<'_>> {
+        match self.outcome() {
+            Outcome::Done(update) => Some(update),
+            Outcome::Refused | Outcome::Unknown => None,
+        }
+    }
+
+    /// The verifier of what was written: another one, and the server may have lost some of it.
+    pub(crate) fn verifier(&self) -> Option<Verifier> {
+        match self.update()?.results {
+            Results::Write(Ok(written)) => Some(written.verf),
+            _ => None,
+        }
     }
 
     /// What has to be compared if it is not carried out on the follower.
@@ -139,7 +176,10 @@ impl Record {
             None => Vec::new(),
             Some(update) => {
                 let mut dirt = dirt_of_call(&update.call);
-                dirt.extend(update.made().and_then(|(made, _)| made).map(Dirt::Object));
+                if let Some((Some(made), _)) = update.made() {
+                    let is_directory = matches!(update.call, Call::Mkdir { .. });
+                    dirt.push(if is_directory { Dirt::Entries(made) } else { Dirt::Object(made) });
+                }
                 dirt
             }
         }
