@@ -1,0 +1,100 @@
+//! Images with bytes changed at random: readers refuse or read, and come to an end.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::sync::OnceLock;
+
+use hindsight_files::{Kind, Tree, read_all};
+use proptest::prelude::{ProptestConfig, any, proptest};
+
+use crate::oracle::{opened, run};
+
+/// Objects that are looked at; what is mutated may lead round in circles.
+const OBJECTS_MAX: usize = 500;
+const BYTES_MAX: u64 = 4 << 20;
+
+fn image(arguments: &[&str], journal: &[&str]) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let (top, image) = (folder.path().join("top"), folder.path().join("image"));
+    fs::create_dir_all(top.join("folder")).unwrap();
+    for number in 0..150 {
+        fs::write(top.join("folder").join(format!("file number {number}")), vec![7; number])
+            .unwrap();
+    }
+    fs::write(top.join("large"), vec![9; 600_000]).unwrap();
+    std::os::unix::fs::symlink("t".repeat(80), top.join("link")).unwrap();
+    let (top, path) = (top.to_str().unwrap(), image.to_str().unwrap());
+    let all = [&["-q", "-F", "-b", "1024", "-d", top], arguments, &[path, "4M"]].concat();
+    run("mke2fs", &all, &[0]);
+    run("e2fsck", &["-fyD", path], &[0, 1]);
+    for command in journal {
+        run("debugfs", &["-w", "-R", command, path], &[0]);
+    }
+    fs::read(image).unwrap()
+}
+
+/// Images without checksums, so that what is changed is believed; and one with them.
+fn images() -> &'static [Vec<u8>] {
+    static IMAGES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+    IMAGES.get_or_init(|| {
+        vec![
+            image(&["-t", "ext4", "-O", "^metadata_csum", "-J", "size=1"], &[]),
+            image(&["-t", "ext4", "-O", "^metadata_csum,inline_data", "-I", "256"], &[]),
+            image(&["-t", "ext2"], &[]),
+            image(&["-t", "ext4", "-O", "metadata_csum,^has_journal"], &[]),
+        ]
+    })
+}
+
+fn walk(tree: &dyn Tree) {
+    let mut waiting = vec![tree.top()];
+    let mut seen = 0;
+    while let Some(node) = waiting.pop() {
+        seen += 1;
+        if seen > OBJECTS_MAX {
+            return;
+        }
+        let Ok(attributes) = tree.attributes(node) else { continue };
+        let _ = tree.extended(node);
+        match attributes.kind {
+            Kind::Directory => {
+                let entries = tree.entries(node).unwrap_or_default();
+                waiting.extend(entries.iter().map(|entry| entry.node));
+            }
+            Kind::File => {
+                let mut left = BYTES_MAX;
+                let _ = read_all(tree, node, &mut |_, bytes| {
+                    left = left.saturating_sub(bytes.len() as u64);
+                    if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                });
+            }
+            Kind::Symlink => drop(tree.link(node)),
+            _ => {}
+        }
+    }
+}
+
+/// Where metadata is: the first blocks hold superblock, groups, inodes, and directories.
+const METADATA_BYTES: usize = 700 << 10;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_mutation_makes_a_reader_panic(
+        which in 0_usize..4,
+        changes in proptest::collection::vec(
+            (any::<proptest::sample::Index>(), any::<u8>(), any::<bool>()),
+            1..30,
+        ),
+    ) {
+        let mut bytes = images()[which].clone();
+        for (at, byte, is_near) in changes {
+            let at = at.index(if is_near { 300 << 10 } else { METADATA_BYTES });
+            bytes[at] = byte;
+        }
+        if let Ok(tree) = opened(bytes) {
+            walk(&*tree);
+        }
+    }
+}
