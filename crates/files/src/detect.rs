@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use crate::error::{Error, Result};
 use crate::ext4;
+use crate::fat;
 use crate::source::{Slice, Source};
 use crate::tree::Tree;
 
@@ -53,6 +54,9 @@ impl FileSystem {
         if let Some(found) = ext4::recognise(source)? {
             return Ok(Some(found));
         }
+        if let Some(found) = fat::recognise(source)? {
+            return Ok(Some(found));
+        }
         for (kind, at, magic) in KNOWN {
             if has(source, *at, magic)? {
                 let (label, uuid) = (Vec::new(), String::new());
@@ -74,6 +78,7 @@ pub fn open(disk: &Rc<dyn Source>, offset: u64, size: u64) -> Result<(FileSystem
     };
     let tree: Box<dyn Tree> = match found.kind {
         kind if kind.starts_with("ext") => Box::new(ext4::Ext4::open(part)?),
+        kind if kind.starts_with("fat") => Box::new(fat::Fat::open(part)?),
         kind => return Err(Error::unsupported(format!("no reader for {kind}"))),
     };
     Ok((found, tree))

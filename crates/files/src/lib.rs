@@ -14,6 +14,7 @@ mod crc;
 mod detect;
 mod error;
 mod ext4;
+mod fat;
 mod parts;
 mod source;
 mod tree;

@@ -33,6 +33,21 @@ fn image(arguments: &[&str], journal: &[&str]) -> Vec<u8> {
     fs::read(image).unwrap()
 }
 
+/// The same in a FAT of 12 or 32 bits.
+fn fat(arguments: &[&str], kib: &str) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    let path = image.to_str().unwrap();
+    run("mkfs.vfat", &[arguments, &["-C", path, kib]].concat(), &[0]);
+    let top = folder.path().join("folder with a long name");
+    fs::create_dir(&top).unwrap();
+    for number in 0..60 {
+        fs::write(top.join(format!("file number {number}")), vec![7; number * 50]).unwrap();
+    }
+    run("mcopy", &["-s", "-i", path, top.to_str().unwrap(), "::/"], &[0]);
+    fs::read(image).unwrap()
+}
+
 /// Images without checksums, so that what is changed is believed; and one with them.
 fn images() -> &'static [Vec<u8>] {
     static IMAGES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
@@ -42,6 +57,8 @@ fn images() -> &'static [Vec<u8>] {
             image(&["-t", "ext4", "-O", "^metadata_csum,inline_data", "-I", "256"], &[]),
             image(&["-t", "ext2"], &[]),
             image(&["-t", "ext4", "-O", "metadata_csum,^has_journal"], &[]),
+            fat(&["-F", "12"], "1440"),
+            fat(&["-F", "32", "-s", "1"], "40000"),
         ]
     })
 }
@@ -82,7 +99,7 @@ proptest! {
 
     #[test]
     fn no_mutation_makes_a_reader_panic(
-        which in 0_usize..4,
+        which in 0_usize..6,
         changes in proptest::collection::vec(
             (any::<proptest::sample::Index>(), any::<u8>(), any::<bool>()),
             1..30,

@@ -141,7 +141,8 @@ fn text(bytes: &[u8]) -> String {
 /// Runs a program whose exit code may be one of these.
 pub fn run(program: &str, arguments: &[&str], may_be: &[i32]) -> String {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
-    let output = Command::new(program).args(arguments).env("PATH", path).output();
+    let output =
+        Command::new(program).args(arguments).env("PATH", path).env("LC_ALL", "C.UTF-8").output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
     let said = text(&output.stdout) + &text(&output.stderr);
     let code = output.status.code().unwrap_or(-1);
