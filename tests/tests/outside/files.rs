@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use hindsight_tests::command::{call, output, run, skips_without_root};
-use hindsight_tests::disk::Disk;
+use hindsight_tests::disk::{Disk, wait_until};
 use hindsight_tests::random::Random;
 use serde_json::Value;
 
@@ -100,7 +100,8 @@ fn compare(stage: &Stage) -> Result<usize> {
     let mut disk = Disk::attach(&stage.server.uri("theirs"), &stage.path("fuse"), false)?;
     disk.mount(&stage.path("theirs"), "defaults")?;
     let result = same(&stage.path("ours"), &stage.path("theirs"));
-    disk.unmount()?;
+    // A process that another test just started may have what we had open, until it is a program.
+    wait_until("the clone is unmounted", || Ok(disk.unmount().is_ok()))?;
     disk.detach()?;
     stage.server.run(&["volume", "delete", "theirs", "--now", "--force"])?;
     result
