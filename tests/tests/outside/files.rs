@@ -17,11 +17,18 @@ use hindsight_tests::disk::{Disk, wait_until};
 use hindsight_tests::random::Random;
 use serde_json::Value;
 
-use crate::stage::{Stage, moments, seed};
+use crate::stage::{Stage, seed};
 
 /// How long a storm lasts: `HINDSIGHT_STORM_SECONDS`, or this.
-const STORM_SECONDS: u64 = 5;
+const STORM_SECONDS: u64 = 3;
+/// Moments of a storm that are looked at: `HINDSIGHT_MOMENTS`, or this.
+const MOMENTS: usize = 6;
 const FOLDERS: u64 = 12;
+
+fn moments() -> usize {
+    let given = std::env::var("HINDSIGHT_MOMENTS").ok().and_then(|n| n.parse().ok());
+    given.unwrap_or(MOMENTS)
+}
 
 fn storm_time() -> Duration {
     let given = std::env::var("HINDSIGHT_STORM_SECONDS").ok().and_then(|n| n.parse().ok());
