@@ -6,20 +6,8 @@ use crate::error::{Error, Result};
 use crate::ext4;
 use crate::fat;
 use crate::source::{Slice, Source};
+use crate::system::FileSystem;
 use crate::tree::Tree;
-
-/// What a part holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileSystem {
-    /// `ext4`, `xfs`, `fat32`, ...; also what is known and cannot be read.
-    pub kind: &'static str,
-    /// Its label, as bytes of the disk.
-    pub label: Vec<u8>,
-    /// Its identity as it is printed, or empty.
-    pub uuid: String,
-    /// Whether [`open`] has a reader for it.
-    pub is_readable: bool,
-}
 
 /// What is recognised by a magic number alone: where it stands, and which it is.
 const KNOWN: &[(&str, u64, &[u8])] = &[

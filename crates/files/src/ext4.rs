@@ -8,6 +8,7 @@
 //!
 //! Not known here: whether blocks are free. Orphans (removed while they were open) have no name.
 
+mod base;
 mod directory;
 mod extended;
 mod inode;
@@ -20,24 +21,16 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::detect::FileSystem;
 use crate::error::{Error, Result};
 use crate::source::Source;
+use crate::system::FileSystem;
 use crate::tree::{Attributes, Entry, Kind, LINK_BYTES_MAX, Node, Piece, State, Tree};
+pub use base::Ext4;
 use inode::{BLOCK_BYTES, INLINE, Inode};
 use overlay::Overlay;
 use shape::Shape;
 
 const TOP: u64 = 2;
-
-/// An ext4 that is open.
-pub struct Ext4 {
-    over: Overlay,
-    shape: Shape,
-    state: State,
-    /// The places of the file that was read last.
-    last: RefCell<Option<(Node, Rc<Vec<Piece>>)>>,
-}
 
 /// What a source is, if it is an ext2, ext3 or ext4.
 pub fn recognise(source: &dyn Source) -> Result<Option<FileSystem>> {

@@ -9,9 +9,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::bytes::{byte, halves, le16, le32};
-use crate::detect::FileSystem;
 use crate::error::{Error, Result};
 use crate::source::Source;
+use crate::system::FileSystem;
 use crate::tree::{
     Attributes, ENTRIES_MAX, Entry, Identity, Kind, Node, PIECES_MAX, Piece, State, Time, Tree,
     check_name,

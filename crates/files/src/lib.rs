@@ -17,12 +17,14 @@ mod ext4;
 mod fat;
 mod parts;
 mod source;
+mod system;
 mod tree;
 
-pub use detect::{FileSystem, open};
+pub use detect::open;
 pub use error::{Error, ErrorKind, Result};
 pub use parts::{Part, PartTable, parts};
 pub use source::{ReadAhead, Slice, Source};
+pub use system::FileSystem;
 pub use tree::{
     Attributes, DEPTH_MAX, ENTRIES_MAX, Entry, Identity, Kind, LINK_BYTES_MAX, NAME_BYTES_MAX,
     Node, PIECES_MAX, Piece, State, Time, Tree, Visit, check_name, look_up_path, read_all, walk,

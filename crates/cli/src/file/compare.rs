@@ -4,14 +4,13 @@
 //! nothing was written to these places between the moments; otherwise both are read.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use api::{FileDifference, Range, path_bytes, path_text};
 use files::{Attributes, Identity, Kind, Node};
 
-use super::DiffArgs;
-use super::view::{Reading, View, judge};
+use super::view::{NeedArgs, Reading, View, judge};
 use crate::failure::Failure;
 use crate::output::count;
 use crate::session::{Session, say};
@@ -21,6 +20,21 @@ use crate::{diff, moment, share_files};
 const AT_ONCE_BYTES: usize = 1 << 20;
 /// Ranges that are nearer to each other are told as one.
 const GAP_BYTES: u64 = 64;
+
+#[derive(Debug, clap::Args)]
+pub struct DiffArgs {
+    /// One moment.
+    #[arg(value_name = "VOLUME[@MOMENT]")]
+    pub from: String,
+    /// The other.
+    #[arg(value_name = "VOLUME[@MOMENT]")]
+    pub to: String,
+    /// What is compared [default: /].
+    #[arg(value_name = "[:][PART]/PATH")]
+    pub path: Option<OsString>,
+    #[command(flatten)]
+    pub need: NeedArgs,
+}
 
 /// What is at a path.
 type Found = BTreeMap<Vec<u8>, (Node, Attributes)>;
@@ -155,8 +169,8 @@ impl Sides<'_> {
         Ok(found)
     }
 
-    /// Whether the bytes of an object differ, and what else is known of it. Directories change their
-    /// time with every name in them, which is told by those names.
+    /// Whether the bytes of an object differ, and what else is known of it. Directories change
+    /// their time with every name in them, which is told by those names.
     fn differ(
         &self,
         a: &(Node, Attributes),

@@ -1,14 +1,28 @@
 //! `file find`: when something was at a path.
 
+use std::ffi::OsString;
+
 use api::{ExitCode, Time, path_text};
 use serde::Serialize;
 
-use super::FindArgs;
 use super::history::{Depth, End, Search, Span, window};
 use super::view::{Reading, Volume, judge};
 use crate::failure::Failure;
 use crate::output::{Align, count, table};
 use crate::session::{Session, say};
+
+#[derive(Debug, clap::Args)]
+pub struct FindArgs {
+    /// The volume and the path.
+    #[arg(value_name = "VOLUME:[PART]/PATH")]
+    pub of: OsString,
+    /// From this moment on [default: the oldest].
+    #[arg(long, value_name = "MOMENT")]
+    pub since: Option<String>,
+    /// Up to this moment [default: the present].
+    #[arg(long, value_name = "MOMENT")]
+    pub until: Option<String>,
+}
 
 #[derive(Serialize)]
 struct Found {

@@ -1,23 +1,41 @@
 //! `file history`: the versions of a file, found by halving.
 //!
 //! 1. What a path comes to at a moment is, for each directory on the way and for the file: which
-//!    object, its size and times, where its blocks are; with `--content` the bytes as well. A span
-//!    whose ends come to the same is not looked into; every other is halved.
-//! 2. The directories are part of it: so a file that was made and removed between two ends is found.
+//!    object, its size and times, where its blocks are; with `--content` the bytes as well. A
+//!    span whose ends come to the same is not looked into; every other is halved.
+//! 2. The directories are part of it: so a file that was made and removed between two ends is
+//!    found.
 //! 3. Metadata goes to a disk before data may: a version's first moments may lack bytes, its last
 //!    has them. Both are told, and the last is what to read.
+
+use std::ffi::OsString;
 
 use api::{ExitCode, Time};
 use files::{Attributes, Kind, Piece, Tree};
 use ring::digest::{Context, SHA256};
 use serde::Serialize;
 
-use super::HistoryArgs;
 use super::view::{Reading, Volume, judge, time_text};
 use crate::failure::Failure;
 use crate::moment;
 use crate::output::{Align, count, table};
 use crate::session::{Session, say};
+
+#[derive(Debug, clap::Args)]
+pub struct HistoryArgs {
+    /// The volume and the path.
+    #[arg(value_name = "VOLUME:[PART]/PATH")]
+    pub of: OsString,
+    /// From this moment on [default: the oldest].
+    #[arg(long, value_name = "MOMENT")]
+    pub since: Option<String>,
+    /// Up to this moment [default: the present].
+    #[arg(long, value_name = "MOMENT")]
+    pub until: Option<String>,
+    /// Compare the bytes as well: what was written in place at one modification time is told.
+    #[arg(long)]
+    pub content: bool,
+}
 
 /// Moments that are looked at, at most.
 const LOOKS_MAX: u64 = 20_000;

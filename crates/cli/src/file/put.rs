@@ -6,6 +6,7 @@
 //! 3. Without root, owners are the caller's, and what only root may make is left out and told of.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
 use std::ops::ControlFlow;
@@ -20,10 +21,24 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags}
 use serde::Serialize;
 
 use super::archive::Stopped;
-use super::view::{How, Reading, View, judge};
+use super::view::{How, NeedArgs, Reading, View, judge};
 use crate::failure::Failure;
 use crate::output::{human, pairs};
 use crate::session::{Session, say};
+
+#[derive(Debug, clap::Args)]
+pub struct RestoreArgs {
+    /// The volume, the moment and the path.
+    #[arg(value_name = "VOLUME[@MOMENT]:[PART]/PATH")]
+    pub of: OsString,
+    /// The path it gets here; there may be nothing yet.
+    pub to: PathBuf,
+    /// Write over what is there: files and links give way, directories are merged into.
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub need: NeedArgs,
+}
 
 #[derive(Serialize)]
 struct Restored {
@@ -82,7 +97,7 @@ pub fn run(
         let to = if path.is_empty() {
             to.to_owned()
         } else {
-            to.join(Path::new(std::ffi::OsStr::from_bytes(path)))
+            to.join(Path::new(OsStr::from_bytes(path)))
         };
         work.put(&to, node, attributes).map_err(Stopped::Here)
     });
@@ -135,7 +150,7 @@ impl Work<'_> {
             Kind::File => self.put_file(to, node, attributes)?,
             Kind::Symlink => {
                 let target = self.view.tree.link(node).map_err(|error| judge(error.into()))?;
-                let target = Path::new(std::ffi::OsStr::from_bytes(&target));
+                let target = Path::new(OsStr::from_bytes(&target));
                 std::os::unix::fs::symlink(target, to).with_context(failed)?;
                 self.restored.links += 1;
             }

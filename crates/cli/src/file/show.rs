@@ -1,5 +1,6 @@
 //! `file list`, `file stat` and `file cat`.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -8,10 +9,28 @@ use api::path_text;
 use files::{Attributes, FileSystem, Kind, Node, PartTable, Slice};
 use serde::Serialize;
 
-use super::ListArgs;
-use super::view::{How, Reading, View, Volume, judge, name_of, time_text};
+use super::view::{How, NeedArgs, Reading, View, Volume, judge, name_of, time_text};
 use crate::output::{Align, human, pairs, table};
 use crate::session::Session;
+
+#[derive(Debug, clap::Args)]
+pub struct ListArgs {
+    /// The volume, the moment and the directory. PART is left out where there is one file system;
+    /// else it is p2, label=ROOT or uuid=... Without a path: the parts of the disk.
+    #[arg(value_name = "VOLUME[@MOMENT][:[PART]/PATH]")]
+    pub of: OsString,
+    /// Modes, owners, sizes and times as well.
+    #[arg(short, long)]
+    pub long: bool,
+    /// All that is below it.
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// Names as they are, each with a zero behind it, for scripts.
+    #[arg(long, conflicts_with = "long")]
+    pub null: bool,
+    #[command(flatten)]
+    pub need: NeedArgs,
+}
 
 /// Zeros that stand for a hole, in bytes.
 const ZEROS_BYTES: usize = 64 << 10;

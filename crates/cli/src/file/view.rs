@@ -1,21 +1,46 @@
 //! A moment of a volume that is opened as a tree of files: its name, its parts, how it was read.
 
 use std::cell::RefCell;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 
 use api::{Client, ExitCode, Resolved, Time, path_bytes};
+use clap::ValueEnum;
 use files::{Error, ErrorKind, FileSystem, Node, Part, ReadAhead, Source, State, Tree};
 use serde::Serialize;
 use units::{Moment, VolumeMoment};
 
-use super::Need;
 use crate::failure::Failure;
 use crate::nbd::{Address, Export};
 use crate::session::{Session, say};
 use crate::{image, moment};
+
+/// How good the reading has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Need {
+    /// Nothing was under way.
+    Clean,
+    /// That, or the journal was replayed.
+    Replayed,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct NeedArgs {
+    /// Refuse a moment that was not read so.
+    #[arg(long, value_name = "HOW")]
+    pub need: Option<Need>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct OneArgs {
+    /// The volume, the moment and the path.
+    #[arg(value_name = "VOLUME[@MOMENT]:[PART]/PATH")]
+    pub of: OsString,
+    #[command(flatten)]
+    pub need: NeedArgs,
+}
 
 /// What is asked of the server at once, in bytes, at most.
 const REQUEST_BYTES: usize = 1 << 20;

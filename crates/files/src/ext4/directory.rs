@@ -1,7 +1,7 @@
 //! Directories: names one after the other. The tree of hashes lies in blocks that look empty to
 //! this, and is skipped; its checksums are checked with the others.
 
-use super::Ext4;
+use super::base::Ext4;
 use super::inode::{INDEXED, INLINE, Inode};
 use crate::bytes::{byte, le16, le32};
 use crate::crc::crc32c;

@@ -1,7 +1,7 @@
 //! Extended attributes, and what of a small file or directory is one.
 
-use super::Ext4;
-use super::inode::{BLOCK_BYTES, INLINE, Inode};
+use super::base::Ext4;
+use super::inode::{BLOCK_BYTES, INLINE, Inode, OLD_BYTES};
 use crate::bytes::{byte, halves, le16, le32};
 use crate::crc::crc32c;
 use crate::error::Result;
@@ -70,7 +70,7 @@ impl Ext4 {
 
     fn within(&self, inode: &Inode) -> Result<Vec<Raw>> {
         let area = inode.bytes.get(inode.extra_end()..).unwrap_or_default();
-        if inode.bytes.len() <= super::inode::OLD_BYTES || le32(area, 0) != MAGIC {
+        if inode.bytes.len() <= OLD_BYTES || le32(area, 0) != MAGIC {
             return Ok(Vec::new());
         }
         self.entries_of(inode, &area[4..], &area[4..])

@@ -1,6 +1,6 @@
 //! Inodes: what is known of an object, its time stamps, and its own checksum.
 
-use super::Ext4;
+use super::base::Ext4;
 use crate::bytes::{halves, le16, le32};
 use crate::crc::crc32c;
 use crate::error::{Error, Result};

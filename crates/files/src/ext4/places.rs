@@ -1,6 +1,6 @@
 //! Where the blocks of a file are: trees of extents, and the indirect blocks of old.
 
-use super::Ext4;
+use super::base::Ext4;
 use super::inode::{BLOCK_AT, EXTENTS, INLINE, Inode};
 use crate::bytes::{halves, le16, le32};
 use crate::crc::crc32c;
