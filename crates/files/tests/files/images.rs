@@ -151,6 +151,32 @@ fn holes_and_kinds_are_told() {
     }
 }
 
+/// Space that is taken and not written reads as zeros, whatever was there before.
+#[test]
+fn what_was_never_written_is_zeros() {
+    let made = image(&["-t", "ext4"]);
+    let path = made.image.to_str().unwrap();
+    for request in ["fallocate /file-0 0 3", "sif /file-0 size 16000"] {
+        run("debugfs", &["-w", "-R", request, path], &[0]);
+    }
+    let look = |tree: &dyn hindsight_files::Tree| {
+        *hindsight_files::look_up_path(tree, b"/file-0").unwrap().last().unwrap()
+    };
+    let said = run("debugfs", &["-R", "ex /file-0", path], &[0]);
+    assert!(said.contains("Uninit"), "{said}");
+    // The column behind the first dash of the physical blocks: `0 - 3   1234 - 1237   4 Uninit`.
+    let line = said.lines().find(|line| line.contains("Uninit")).unwrap();
+    let numbers: Vec<usize> =
+        line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let block = numbers[numbers.len() - 3];
+    let mut bytes = fs::read(&made.image).unwrap();
+    let block_bytes = 1024 << bytes[1024 + 0x18];
+    bytes[block * block_bytes..][..3 * block_bytes].fill(0x55);
+    let tree = crate::oracle::opened(bytes).unwrap();
+    let found = crate::oracle::contents(&*tree, look(&*tree));
+    assert!(found.len() == 16_000 && found.iter().all(|&byte| byte == 0));
+}
+
 #[test]
 fn extended_attributes_and_lists_of_access_are_told() {
     let made = image(&["-t", "ext4"]);

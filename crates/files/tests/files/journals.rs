@@ -130,6 +130,48 @@ fn with_checksums_of_version_3() {
     recovers_as_e2fsck("metadata_csum,64bit", "jo -c -v 3");
 }
 
+/// The journal's blocks behind its superblock, in order, in bytes of the image.
+fn log_blocks(disk: &Disk) -> Vec<usize> {
+    let script = disk.folder.path().join("blocks");
+    let lines: Vec<String> = (1..1024).map(|index| format!("bmap <8> {index}")).collect();
+    fs::write(&script, lines.join("\n") + "\n").unwrap();
+    let arguments = ["-f", script.to_str().unwrap(), disk.image.to_str().unwrap()];
+    let said = run("debugfs", &arguments, &[0]);
+    let numbers = said.lines().filter_map(|line| line.trim().parse::<usize>().ok());
+    numbers.map(|block| block * 1024).collect()
+}
+
+/// The log is turned, so that it goes on at its beginning.
+#[test]
+fn a_log_goes_on_round_its_end() {
+    let disk = disk("^metadata_csum,^64bit");
+    let write =
+        |file: usize, byte: u8| format!("jw -b {} {}", disk.place(file), disk.blocks(1, byte));
+    let revoke = format!("jw -r {}", disk.place(1));
+    disk.debugfs(&["jo", &write(0, 1), &write(1, 2), &revoke, &write(2, 3), &write(3, 4), "jc"]);
+    let straight = of_tree(&*tree_of(&disk.image));
+    let bytes = fs::read(&disk.image).unwrap();
+    let log = log_blocks(&disk);
+    assert_eq!(log.len(), 1023);
+    let said = run("debugfs", &["-R", "bmap <8> 0", disk.image.to_str().unwrap()], &[0]);
+    let superblock = number_in(&said) as usize * 1024;
+    for back in 1..16 {
+        let mut turned = bytes.clone();
+        for (index, &from) in log.iter().enumerate() {
+            let to = log[(index + log.len() - back) % log.len()];
+            turned[to..to + 1024].copy_from_slice(&bytes[from..from + 1024]);
+        }
+        // The log began at block 1.
+        let start = 1024 - back as u32;
+        turned[superblock + 28..superblock + 32].copy_from_slice(&start.to_be_bytes());
+        fs::write(&disk.image, &turned).unwrap();
+        let tree = tree_of(&disk.image);
+        assert!(matches!(tree.state(), State::Replayed(transactions) if transactions >= 4));
+        assert_same(&of_tree(&*tree), &straight);
+        assert_same(&straight, &of_tree(&*tree_of(&disk.recovered())));
+    }
+}
+
 #[test]
 fn a_transaction_without_its_commit_is_none() {
     for open in ["jo", "jo -c -v 3"] {
