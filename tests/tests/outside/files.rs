@@ -335,6 +335,37 @@ fn write(disk: &Path, commands: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// A disk on which a directory has the name of a link that leads outside gets nothing through it.
+#[test]
+fn a_restore_goes_through_no_link() -> Result<()> {
+    let stage = Stage::new("", "")?;
+    let (top, outside) = (stage.path("top"), stage.path("outside"));
+    fs::create_dir_all(top.join("etc/eviX"))?;
+    fs::create_dir(&outside)?;
+    symlink(&outside, top.join("etc/evil"))?;
+    fs::write(top.join("etc/eviX/passwd"), "root\n")?;
+    let image = stage.text("image");
+    let features = ["-t", "ext4", "-O", "^metadata_csum"];
+    let more = ["-d", &stage.text("top"), &image, "16M"];
+    call("mke2fs", &[&["-q", "-F"], &features[..], &more].concat())?;
+    let mut bytes = fs::read(&image)?;
+    let at = bytes.windows(4).position(|four| four == b"eviX").context("a name on the disk")?;
+    bytes[at + 3] = b'l';
+    fs::write(&image, bytes)?;
+    stage.server.run(&["volume", "import", "vol", &image, "--format", "raw"])?;
+    let listed = stage.server.run(&["file", "list", "vol:/etc"])?;
+    ensure!(listed == "evil\nevil\n", "{listed}");
+    for force in [&[][..], &["--force"]] {
+        let to = stage.text("ours");
+        let restored = [&["file", "restore", "vol:/etc", &to], force].concat();
+        // Which of the two stays is as good; neither was gone through.
+        stage.server.output(&restored)?;
+        let found = fs::read_dir(&outside)?.count();
+        ensure!(found == 0, "{found} objects outside, {force:?}");
+    }
+    Ok(())
+}
+
 /// Versions of a file, written through the image and imported over the volume one after the other.
 #[test]
 fn versions_are_found_and_differences_told() -> Result<()> {
