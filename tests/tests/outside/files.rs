@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -179,7 +179,7 @@ fn storm(top: &Path, random: &mut Random, time: Duration) -> Result<()> {
         let folder = top.join(format!("folder-{}", random.below(FOLDERS)));
         let other = top.join(format!("folder-{}", random.below(FOLDERS)));
         // What is not there is as good: the next step makes it.
-        match random.below(20) {
+        match random.below(22) {
             0..6 => fill(&folder, random)?,
             6 => drop(fs::remove_dir_all(&folder)),
             7 => drop(fs::rename(&folder, other.join("inside"))),
@@ -202,6 +202,12 @@ fn storm(top: &Path, random: &mut Random, time: Duration) -> Result<()> {
             16 => sync(&folder.join("tiny"), random)?,
             17 => drop(fs::rename(folder.join("1"), other.join("2"))),
             18 => drop(fs::remove_file(folder.join("sparse"))),
+            19 => drop(output(std::process::Command::new("mkfifo").arg(folder.join("pipe")))?),
+            20 => {
+                let (path, id) = (folder.join("3"), random.below(100_000) as u32);
+                drop(chown(&path, Some(id), Some(id / 3)));
+                drop(fs::set_permissions(&path, fs::Permissions::from_mode(id & 0o7777)));
+            }
             _ => drop(call("sync", &["-f", top.to_str().context("UTF-8")?])?),
         }
     }

@@ -36,7 +36,7 @@ fn reads_as_made(arguments: &[&str], kib: &str) {
             1 => format!("{directory}name with \u{e4}, number {number}"),
             _ => format!("{directory}{}{number}.end", "long".repeat(number.min(60))),
         };
-        let bytes: Vec<u8> = (0..number * 300).map(|at| (at * number >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..number * 300).map(|at| ((at * number) >> 3) as u8).collect();
         fs::write(&host, &bytes).unwrap();
         run("mcopy", &["-i", path, host.to_str().unwrap(), &format!("::/{name}")], &[0]);
         expected.insert(name, Some(bytes));
