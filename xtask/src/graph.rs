@@ -34,6 +34,7 @@ const LADDER: &[Rung] = &[
     Rung { name: "format", height: 1, may_name: &["units"] },
     Rung { name: "wire", height: 1, may_name: &["units"] },
     Rung { name: "env", height: 1, may_name: &["units"] },
+    Rung { name: "files", height: 1, may_name: &["units"] },
     Rung { name: "model", height: 2, may_name: &["units"] },
     Rung { name: "trace", height: 3, may_name: &["model", "format", "units"] },
     Rung { name: "sim", height: 2, may_name: &["env", "units"] },
@@ -75,7 +76,9 @@ const LADDER: &[Rung] = &[
     Rung {
         name: "cli",
         height: 8,
-        may_name: &["terminal", "api", "trace", "model", "format", "server", "units", "wire"],
+        may_name: &[
+            "terminal", "api", "trace", "model", "format", "server", "files", "units", "wire",
+        ],
     },
     Rung {
         name: "lab-cli",

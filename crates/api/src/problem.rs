@@ -115,6 +115,8 @@ pub enum ExitCode {
     Refused = 12,
     /// Outside the window.
     OutsideWindow = 13,
+    /// The file system on a volume cannot be read.
+    Unreadable = 14,
     /// Interrupted.
     Interrupted = 130,
 }

@@ -80,7 +80,7 @@ pub fn between(
     }
 }
 
-fn show(ranges: &[Range]) -> String {
+pub fn show(ranges: &[Range]) -> String {
     let heading = [("OFFSET", Align::Right), ("LENGTH", Align::Right)];
     let row = |r: &Range| vec![r.offset.to_string(), r.length.to_string()];
     table(&heading, &ranges.iter().map(row).collect::<Vec<_>>())

@@ -25,7 +25,7 @@ Environment:
 
 Exit status:
   0 done; 1 failed; 2 the command line was wrong; 3 partly done; 10 no such volume, version or mark;
-  11 busy; 12 refused; 13 outside the window; 130 interrupted";
+  11 busy; 12 refused; 13 outside the window; 14 the file system cannot be read; 130 interrupted";
 
 /// An example of each command, behind `hindsight `.
 pub const EXAMPLES: &[(&str, &str)] = &[
@@ -93,6 +93,14 @@ pub const EXAMPLES: &[(&str, &str)] = &[
     ("revert", "pg --to before-upgrade --dry-run"),
     ("clone", "pg@\"yesterday 14:03\" pg-yesterday"),
     ("diff", "pg@-1h pg"),
+    ("file list", "pg@-1h:/etc -l"),
+    ("file stat", "pg@-1h:/etc/fstab"),
+    ("file cat", "pg@-1h:/etc/fstab"),
+    ("file restore", "pg@-1h:/etc/fstab fstab.before"),
+    ("file tar", "pg@v:3:p2/home > home.tar"),
+    ("file diff", "pg@-1h pg /etc"),
+    ("file history", "pg:/etc/fstab --since -1d"),
+    ("file find", "pg:/etc/fstab"),
     ("pool create", "--pool /srv/pool --stack 'mirror(/dev/sdb, /dev/sdc)'"),
     ("pool status", ""),
     ("pool audit", "--json"),

@@ -13,6 +13,7 @@ mod clone;
 mod complete;
 mod completions;
 mod diff;
+mod file;
 mod group;
 mod help;
 mod history;
@@ -133,6 +134,9 @@ enum Command {
     /// Show the byte ranges that differ between two moments of a volume, or of it and a clone; of a
     /// share the paths.
     Diff(diff::Args),
+    /// Files of past moments of a volume: list, stat, cat, restore, tar, diff, history, find.
+    #[command(subcommand)]
+    File(file::Verb),
     /// The pool: status, audit log, offline inspection and rebuilding.
     #[command(subcommand)]
     Pool(pool::Verb),
@@ -188,6 +192,7 @@ fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
         Command::Revert(args) => revert::run(&session, &args),
         Command::Clone(args) => clone::run(&session, args),
         Command::Diff(args) => diff::run(&session, &args),
+        Command::File(verb) => file::run(&session, verb),
         Command::Pool(verb) => pool::run(&session, verb),
         Command::Trace(verb) => trace::run(&session, verb),
         Command::Model(verb) => model::run(&session, verb),

@@ -114,9 +114,13 @@ fn list(entries: &[FileEntry]) -> String {
     table(&heading, &entries.iter().map(row).collect::<Vec<_>>())
 }
 
-/// The kind and the permissions as `ls -l` has them: `drwxr-xr-x`.
 fn mode(entry: &FileEntry) -> String {
-    let kind = match &*entry.kind {
+    mode_text(&entry.kind, &entry.mode)
+}
+
+/// The kind and the permissions as `ls -l` has them: `drwxr-xr-x`.
+pub fn mode_text(kind: &str, mode: &str) -> String {
+    let kind = match kind {
         "file" => '-',
         "directory" => 'd',
         "symlink" => 'l',
@@ -126,7 +130,7 @@ fn mode(entry: &FileEntry) -> String {
         "character-device" => 'c',
         _ => '?',
     };
-    let bits = u32::from_str_radix(&entry.mode, 8).unwrap_or_default();
+    let bits = u32::from_str_radix(mode, 8).unwrap_or_default();
     let mut text = String::from(kind);
     for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
         let has = |bit: u32| bits >> shift & bit != 0;

@@ -104,6 +104,7 @@ fn title(code: ExitCode) -> &'static str {
         ExitCode::Busy => "In use",
         ExitCode::Refused => "The request was refused",
         ExitCode::OutsideWindow => "The moment lies outside what can be opened",
+        ExitCode::Unreadable => "The file system cannot be read",
         ExitCode::Interrupted => "It was interrupted",
         ExitCode::Done | ExitCode::Failed => "The command failed",
     }

@@ -49,6 +49,7 @@ pages! {
     what_the_page_of_choices_shows_is_so: "docs/choosing.md",
     what_the_page_of_commands_shows_is_so: "docs/cli.md",
     what_the_page_of_encodings_shows_is_so: "docs/encoding.md",
+    what_the_page_of_files_shows_is_so: "docs/files.md",
     what_the_glossary_shows_is_so: "docs/glossary.md",
     what_the_page_of_the_api_shows_is_so: "docs/http.md",
     what_the_page_of_iscsi_shows_is_so: "docs/iscsi.md",

@@ -7,6 +7,7 @@ mod database_hook;
 mod databases;
 mod docs;
 mod file_systems;
+mod files;
 mod full_file_system;
 mod hooks;
 mod intercept;

@@ -22,9 +22,9 @@ struct Place<'a> {
 impl Place<'_> {
     /// In the engine: everything below `api`.
     fn is_engine(&self) -> bool {
-        const ENGINE: [&str; 11] = [
+        const ENGINE: [&str; 12] = [
             "units", "format", "wire", "sim", "block", "history", "volume", "share", "model",
-            "trace", "lab",
+            "trace", "lab", "files",
         ];
         !self.is_test && self.library.is_some_and(|name| ENGINE.contains(&name))
     }

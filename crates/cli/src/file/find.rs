@@ -1,0 +1,87 @@
+//! `file find`: when something was at a path.
+
+use std::ffi::OsString;
+
+use api::{ExitCode, Time, path_text};
+use serde::Serialize;
+
+use super::history::{Depth, End, Search, Span, window};
+use super::view::{Reading, Volume, judge};
+use crate::failure::Failure;
+use crate::output::{Align, count, table};
+use crate::session::{Session, say};
+
+#[derive(Debug, clap::Args)]
+pub struct FindArgs {
+    /// The volume and the path.
+    #[arg(value_name = "VOLUME:[PART]/PATH")]
+    pub of: OsString,
+    /// From this moment on [default: the oldest].
+    #[arg(long, value_name = "MOMENT")]
+    pub since: Option<String>,
+    /// Up to this moment [default: the present].
+    #[arg(long, value_name = "MOMENT")]
+    pub until: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Found {
+    kind: String,
+    inode: u64,
+    /// The first and the last moment at which it was there.
+    first: u64,
+    first_time: Time,
+    last: u64,
+    last_time: Time,
+}
+
+pub fn run(session: &Session, args: &FindArgs) -> anyhow::Result<ExitCode> {
+    let reading = Reading::without_moment(&args.of)?;
+    let volume = Volume::find(session, &reading.of.volume)?;
+    let (first, last) = window(&volume, args.since.as_deref(), args.until.as_deref())?;
+    let mut search = Search::new(&volume, &reading, Depth::Presence)?;
+    let spans = search.run(first, last).map_err(judge)?;
+    let looks = search.looks();
+    let mut found = Vec::new();
+    for Span { first, last, end } in spans {
+        let End::There(known, ..) = end else { continue };
+        let time = |seq: u64| Ok::<_, anyhow::Error>(volume.resolve(&format!("seq:{seq}"))?.time);
+        found.push(Found {
+            kind: known.kind.word().to_owned(),
+            inode: known.identity.inode,
+            first,
+            first_time: time(first)?,
+            last,
+            last_time: time(last)?,
+        });
+    }
+    let path = path_text(reading.path()?);
+    let Some(newest) = found.last() else {
+        let text = format!("{path} was not there at {}", count(looks, "moment"));
+        return Err(Failure { code: ExitCode::NotFound, ..Failure::new(text) }.into());
+    };
+    let name = format!("{}@seq:{}:{}{path}", volume.name, newest.last, reading.part);
+    session.answer(&found, |found| {
+        let heading = [
+            ("FIRST", Align::Right),
+            ("TIME", Align::Left),
+            ("LAST", Align::Right),
+            ("TIME", Align::Left),
+            ("KIND", Align::Left),
+            ("INODE", Align::Right),
+        ];
+        let row = |one: &Found| {
+            vec![
+                one.first.to_string(),
+                one.first_time.to_string(),
+                one.last.to_string(),
+                one.last_time.to_string(),
+                one.kind.clone(),
+                one.inode.to_string(),
+            ]
+        };
+        table(&heading, &found.iter().map(row).collect::<Vec<_>>())
+    })?;
+    say(&format!("{} looked at; the newest: {name}", count(looks, "moment")));
+    Ok(ExitCode::Done)
+}

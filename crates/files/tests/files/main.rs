@@ -1,0 +1,11 @@
+//! Readers against what other programs make and say: mke2fs, e2fsck, debugfs, mkfs.vfat, mtools,
+//! sfdisk. None needs root.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails, in its helpers too")]
+
+mod fats;
+mod images;
+mod journals;
+mod mutations;
+mod oracle;
+mod tables;
