@@ -34,7 +34,7 @@ lab:
 	$(CARGO) build --release -p hindsight-lab-cli
 
 build-tests:
-	@scripts/install-packages test
+	@scripts/install-packages test page
 	$(CARGO) build --workspace --all-targets
 
 test: build-tests

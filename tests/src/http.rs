@@ -1,6 +1,7 @@
-//! A tiny HTTP/1.1 client over a unix socket: one request for each connection.
+//! A tiny HTTP/1.1 client over a unix socket or TCP: one request for each connection.
 
 use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,8 +15,18 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Where to send requests.
 #[derive(Clone, Debug)]
 pub struct Http {
-    socket: PathBuf,
+    place: Place,
 }
+
+#[derive(Clone, Debug)]
+enum Place {
+    Unix(PathBuf),
+    Tcp(SocketAddr),
+}
+
+/// A connection to either.
+trait Stream: Read + Write {}
+impl<T: Read + Write> Stream for T {}
 
 /// An answer.
 #[derive(Clone, Debug)]
@@ -58,14 +69,36 @@ impl Http {
     /// A client of the server that listens at `socket`.
     #[must_use]
     pub fn new(socket: &Path) -> Http {
-        Http { socket: socket.to_owned() }
+        Http { place: Place::Unix(socket.to_owned()) }
+    }
+
+    /// A client of whatever listens at an address.
+    #[must_use]
+    pub fn tcp(address: SocketAddr) -> Http {
+        Http { place: Place::Tcp(address) }
+    }
+
+    fn connect(&self) -> Result<Box<dyn Stream>> {
+        Ok(match &self.place {
+            Place::Unix(socket) => {
+                let stream = UnixStream::connect(socket);
+                let stream = stream.with_context(|| format!("connect to {}", socket.display()))?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                Box::new(stream)
+            }
+            Place::Tcp(address) => {
+                let stream = TcpStream::connect(address);
+                let stream = stream.with_context(|| format!("connect to {address}"))?;
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                Box::new(stream)
+            }
+        })
     }
 
     /// Sends raw bytes as the body, with this content type.
     pub fn send(&self, method: &str, target: &str, kind: &str, body: &[u8]) -> Result<Answer> {
-        let mut stream = UnixStream::connect(&self.socket)
-            .with_context(|| format!("connect to {}", self.socket.display()))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut stream = self.connect()?;
         let mut head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n");
         head.push_str("Connection: close\r\n");
         if !body.is_empty() {
@@ -75,7 +108,7 @@ impl Http {
         // A server that has refused the body already need not read it: its answer counts.
         let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
         let mut raw = Vec::new();
-        let read = stream.read_to_end(&mut raw);
+        let read = read_answer(&mut stream, &mut raw);
         if raw.is_empty() {
             sent.and(read.map(drop)).with_context(|| format!("answer to {method} {target}"))?;
         }
@@ -121,6 +154,28 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
+/// Reads an answer: to the length that it says, or to the end. Some servers leave the connection
+/// open though they were asked not to.
+fn read_answer(stream: &mut impl Read, raw: &mut Vec<u8>) -> std::io::Result<()> {
+    let mut part = [0; 16 << 10];
+    while !is_whole(raw) {
+        match stream.read(&mut part)? {
+            0 => break,
+            length => raw.extend_from_slice(&part[..length]),
+        }
+    }
+    Ok(())
+}
+
+/// Whether an answer has all the bytes that it says it has.
+fn is_whole(raw: &[u8]) -> bool {
+    let Some(end) = raw.windows(4).position(|w| w == b"\r\n\r\n") else { return false };
+    let head = String::from_utf8_lossy(&raw[..end]).to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+    let length = length.and_then(|length| length.trim().parse::<usize>().ok());
+    length.is_some_and(|length| raw.len() >= end + 4 + length)
+}
+
 fn parse(raw: &[u8]) -> Result<Answer> {
     let end = raw.windows(4).position(|w| w == b"\r\n\r\n").context("no end of the headers")?;
     let head = std::str::from_utf8(&raw[..end])?;
@@ -159,7 +214,7 @@ fn join_chunks(mut raw: &[u8]) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{is_whole, parse};
 
     #[test]
     fn an_answer_in_chunks_is_joined_and_its_next_page_found() {
@@ -168,6 +223,14 @@ mod tests {
         let answer = parse(raw).expect("an answer");
         assert_eq!(answer.json().expect("JSON"), serde_json::json!([1]));
         assert_eq!(answer.next_page().as_deref(), Some("8192"));
+    }
+
+    #[test]
+    fn an_answer_is_read_to_the_length_that_it_says() {
+        let whole = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc";
+        assert!(is_whole(whole));
+        assert!(!is_whole(&whole[..whole.len() - 1]) && !is_whole(&whole[..20]));
+        assert!(!is_whole(b"HTTP/1.1 200 OK\r\n\r\nabc"), "to the end");
     }
 
     #[test]

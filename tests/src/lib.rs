@@ -6,6 +6,7 @@
 //!    codec does not hide itself.
 //! 3. Whatever is started is ended by its own process id, also when a test fails.
 
+pub mod browser;
 pub mod certificates;
 pub mod checker;
 pub mod client;

@@ -14,7 +14,8 @@ use crate::{
     GroupVersion, GrowPool, History, HistoryQuery, ImportVolume, IscsiAccess, IscsiTarget, Job,
     ListQuery, Mark, MemberResolved, Model, ModelQuery, OpenFiles, Pool, Problem, Pruned, Range,
     RangeQuery, RecordQuery, Rename, Renamed, ReplaceMember, Resolved, Revert, Reverted, Schedule,
-    Scrub, SetSchedule, SetScrub, Share, Spare, Undelete, Version, Volume, VolumeSpace,
+    Scrub, SetSchedule, SetScrub, Share, Spare, Timeline, TimelineQuery, Undelete, Version, Volume,
+    VolumeSpace,
 };
 
 mod address;
@@ -253,6 +254,11 @@ impl Client {
     /// A page of what was written when.
     pub fn history(&self, name: &str, query: &HistoryQuery) -> Result<History> {
         self.get(&volume(name).part("history").query(query))
+    }
+
+    /// The writes of a range, in columns of equal length.
+    pub fn timeline(&self, name: &str, query: &TimelineQuery) -> Result<Timeline> {
+        self.get(&volume(name).part("timeline").query(query))
     }
 
     /// Makes a past moment the present.

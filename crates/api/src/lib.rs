@@ -17,6 +17,7 @@ mod schedule;
 mod shares;
 mod space;
 mod targets;
+mod timeline;
 mod trash;
 mod types;
 
@@ -41,15 +42,16 @@ pub use operations::{
 pub use problem::{ExitCode, PROBLEM_MEDIA_TYPE, Problem, ProblemKind};
 pub use rename::{Rename, Renamed};
 pub use requests::{
-    AttachMember, ChangePool, ChangeVolume, CreateClone, CreateMark, CreateVersion, CreateVolume,
-    DiffQuery, ForceQuery, GrowPool, HistoryQuery, ImportVolume, ListQuery, MarkQuery, RangeQuery,
-    RecordQuery, ReplaceMember, ResolveQuery, Revert, SetScrub, Spare,
+    AttachMember, AuditQuery, ChangePool, ChangeVolume, CreateClone, CreateMark, CreateVersion,
+    CreateVolume, DiffQuery, ForceQuery, GrowPool, HistoryQuery, ImportVolume, ListQuery,
+    MarkQuery, RangeQuery, RecordQuery, ReplaceMember, ResolveQuery, Revert, SetScrub, Spare,
 };
 pub use scalar::{SizeInput, SpanInput, Time};
 pub use schedule::{ApplyRetention, Explained, Keep, Pruned, Schedule, SetKeep, SetSchedule};
 pub use shares::{Allow, Allowed, ChangeShare, CreateShare, DenyQuery, Follower, Relay, Share};
 pub use space::{AgeBytes, Growth, Holder, Sacrifice, VolumeSpace};
 pub use targets::{ChangeTarget, ChapCredential, IscsiAccess, IscsiSession, IscsiTarget};
+pub use timeline::{EventCount, Heat, HeatQuery, Server, Timeline, TimelineQuery};
 pub use trash::{DeleteQuery, DeletedVolume, DryRunQuery, Undelete};
 pub use types::{
     AuditRecord, Bucket, Cache, ClonedFrom, Conversion, Copies, Dedup, DeletedVersions, DeviceIo,

@@ -299,6 +299,22 @@ pub struct HistoryQuery {
     pub next: Option<String>,
 }
 
+/// A part of the audit log.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct AuditQuery {
+    /// Entries in a page: 1 to 10000, which is the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    /// From the entry after this number on, or with `newest` from the one before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+    /// The newest entries first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub newest: bool,
+}
+
 /// How long a volume is recorded, at most.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

@@ -89,6 +89,7 @@ pub const EXAMPLES: &[(&str, &str)] = &[
     ("target show", "pg@-5min"),
     ("target set", "pg --chap-user db1 --chap-secret-file /etc/hindsight/db1.secret"),
     ("history", "pg --since -1h --step 1min"),
+    ("timeline", "pg --since -1h"),
     ("resolve", "pg@-5min"),
     ("revert", "pg --to before-upgrade --dry-run"),
     ("clone", "pg@\"yesterday 14:03\" pg-yesterday"),

@@ -36,6 +36,7 @@ mod share_operations;
 mod space;
 mod stream;
 mod target;
+mod timeline;
 mod together;
 mod trace;
 mod trash;
@@ -125,6 +126,8 @@ enum Command {
     Target(target::Verb),
     /// Show what was written when, with versions, marks and reverts.
     History(history::Args),
+    /// Draw what was written when as one line, with versions, marks and reverts.
+    Timeline(timeline::Args),
     /// Show what a moment comes to.
     Resolve(resolve::Args),
     /// Make a past moment the present. Nothing is lost: it can be undone.
@@ -188,6 +191,7 @@ fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
         Command::Share(verb) => share::run(&session, verb),
         Command::Target(verb) => target::run(&session, verb),
         Command::History(args) => history::run(&session, &args),
+        Command::Timeline(args) => timeline::run(&session, &args),
         Command::Resolve(args) => resolve::run(&session, &args),
         Command::Revert(args) => revert::run(&session, &args),
         Command::Clone(args) => clone::run(&session, args),

@@ -5,6 +5,8 @@
 //! memory. Where such a page is damaged an entry of the neighbouring run stands for it: whoever
 //! asks for a time in between comes to the page, and is told of the damage; nobody else is.
 
+mod seek;
+
 use std::sync::Arc;
 
 use env::{Rank, RankedRwLock};

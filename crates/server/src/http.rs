@@ -2,6 +2,7 @@
 //!
 //! Handlers run on one thread; what touches the engine runs on threads that may wait.
 
+mod about;
 mod addresses;
 mod answer;
 mod ask;
@@ -20,6 +21,7 @@ mod jobs;
 mod marks;
 mod model;
 mod operations;
+mod page;
 mod pool;
 mod rename;
 mod repairs;
@@ -30,6 +32,7 @@ mod selection;
 mod serve;
 mod shares;
 mod targets;
+mod timeline;
 mod together;
 mod trace;
 mod trash;

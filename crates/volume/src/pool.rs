@@ -203,6 +203,20 @@ impl Engine {
         Ok(records.into_iter().map(|(_, record)| record).collect())
     }
 
+    /// The same from the newest on, or from before a number; newest first.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn audit_newest(&self, before: Option<u64>, limit: usize) -> Result<Vec<AuditRecord>> {
+        self.note_members_now();
+        // Numbers have no gaps but where the oldest records went.
+        let newest = self.core.books.lock().audit;
+        let last = before.map_or(newest, |before| before.saturating_sub(1).min(newest));
+        let first = last.saturating_sub(limit as u64).saturating_add(1);
+        let records = self.core.catalogue.rows(tables::AUDIT, first..=last, limit)?;
+        Ok(records.into_iter().rev().map(|(_, record)| record).collect())
+    }
+
     /// The pool as it stands.
     #[must_use]
     pub fn status(&self) -> PoolStatus {

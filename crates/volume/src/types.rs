@@ -450,6 +450,38 @@ pub struct HistoryPage {
     pub next: Option<WallTime>,
 }
 
+/// The writes between two moments, in columns of equal length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimelineColumns {
+    /// Where the first column begins.
+    pub since: WallTime,
+    /// Where the last one ends.
+    pub until: WallTime,
+    /// The seqs at the edges of columns: one more than there are columns.
+    pub seqs: Vec<Seq>,
+    /// Bytes written in each.
+    pub bytes: Vec<u64>,
+    /// Flushes completed in each.
+    pub flushes: Vec<u64>,
+    /// Events of the same range, ascending.
+    pub events: Vec<Event>,
+    /// Where the window begins.
+    pub oldest: Stamp,
+    /// The last write in the log.
+    pub latest: Stamp,
+}
+
+/// How many blocks of each part of a volume differ between two moments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heat {
+    /// The moments.
+    pub between: (Resolved, Resolved),
+    /// Bytes of a part, but for the last, which may be shorter.
+    pub cell_bytes: u64,
+    /// Blocks that differ in each.
+    pub blocks: Vec<u64>,
+}
+
 /// The effect of a revert, real or planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RevertReport {

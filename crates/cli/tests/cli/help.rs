@@ -80,6 +80,7 @@ const COMMANDS: &[&str] = &[
     "target show",
     "target set",
     "history",
+    "timeline",
     "resolve",
     "revert",
     "clone",

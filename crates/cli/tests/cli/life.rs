@@ -32,6 +32,26 @@ fn a_table_is_lost_and_found_again() {
 }
 
 #[test]
+fn the_line_of_the_web_page_is_drawn_in_the_terminal() {
+    let fixture = with_volume();
+    assert!(fixture.qemu_io("pg", &["write -P 1 0 64k", "flush"]));
+    fixture.ok(&["mark", "create", "pg", "before-upgrade"]);
+    let json = fixture.run(&["timeline", "pg", "--columns", "5", "--json"]).json();
+    assert_eq!(json["bytes"].as_array().map(Vec::len), Some(5));
+    let sum: u64 = json["bytes"].as_array().expect("array").iter().filter_map(|n| n.as_u64()).sum();
+    assert_eq!(sum, 65_536);
+    let shown = fixture.run(&["timeline", "pg", "--columns", "20"]).out;
+    let line = |name: &str| shown.lines().find(|line| line.starts_with(name)).unwrap_or("");
+    assert!(line("bytes").ends_with('\u{2588}'), "{shown}");
+    assert!(line("events").contains('c') && line("events").contains('m'), "{shown}");
+    assert!(line("written").starts_with("written  64 KiB in "), "{shown}");
+    assert!(shown.contains("  mark before-upgrade (seq:"), "{shown}");
+    assert_eq!(fixture.run(&["timeline", "pg", "--columns", "0"]).code, 2);
+    assert_eq!(fixture.run(&["timeline", "nothing"]).code, 10);
+    assert_eq!(fixture.run(&["timeline", "pg", "--since", "seq:99999"]).code, 13);
+}
+
+#[test]
 fn a_volume_and_its_clones_have_the_map_extents_they_are_given() {
     let fixture = Fixture::new();
     fixture.ok(&["volume", "create", "v", "--size", "1MiB", "--extent", "32KiB"]);

@@ -11,7 +11,7 @@ use volume::{Pool, Volume};
 
 use super::addresses::Addresses;
 use super::answer::{Answer, Listed, Refusal};
-use super::{convert, guard};
+use super::{about, convert, guard};
 use crate::NoSpace;
 use crate::attach::{Attachments, Closure, Part};
 use crate::fill::FillGauge;
@@ -60,6 +60,7 @@ impl Context {
         nbd: Addresses,
         metrics: Metrics,
     ) -> Context {
+        about::remember_start();
         let ready = AtomicBool::new(false);
         Context(Arc::new(Inner { pool, fill, attachments, watch, nbd, metrics, ready }))
     }

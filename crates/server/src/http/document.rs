@@ -77,6 +77,8 @@ const BOUNDS: &[(&str, u64, u64)] = &[
     ("limit", 1, PAGE_ENTRIES as u64),
     ("cache_dirty_percent", 1, 100),
     ("dirty", 1, 100),
+    ("points", 1, 4000),
+    ("cells", 1, 16_384),
     ("last", 0, u32::MAX as u64),
     ("hourly", 0, u32::MAX as u64),
     ("daily", 0, u32::MAX as u64),

@@ -15,6 +15,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::answer::Refusal;
+use super::page;
 use crate::token::Token;
 
 /// These paths say nothing secret, and machines without the token ask for them.
@@ -54,8 +55,9 @@ pub(crate) async fn check(
 ) -> Response {
     // Taken off in any case: handlers refuse fields that they do not know.
     let in_query = take_token(request.uri_mut());
-    let is_open = OPEN_PATHS.contains(&request.uri().path());
-    let refused = refusal(door, request.headers()).or_else(|| {
+    let is_page = page::has(request.uri().path());
+    let is_open = is_page || OPEN_PATHS.contains(&request.uri().path());
+    let refused = refusal(door, is_page, request.headers()).or_else(|| {
         let token = token.filter(|_| !is_open)?;
         unauthorized(&token, request.headers(), in_query.as_deref())
     });
@@ -105,7 +107,7 @@ fn take_token(uri: &mut Uri) -> Option<String> {
     Some(token)
 }
 
-fn refusal(door: Door, headers: &HeaderMap) -> Option<Refusal> {
+fn refusal(door: Door, is_page: bool, headers: &HeaderMap) -> Option<Refusal> {
     let text = |name| headers.get(name).map(|v| v.to_str().unwrap_or("\u{0}"));
     let host = text(HOST);
     let refuse = |detail: &str| Some(Refusal::new(ProblemKind::Forbidden, detail));
@@ -115,7 +117,9 @@ fn refusal(door: Door, headers: &HeaderMap) -> Option<Refusal> {
             return refuse("the request comes from a web page of another site");
         }
     }
-    if headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
+    // A link to the page may stand anywhere; to follow it shows nobody anything.
+    let is_followed = is_page && headers.get("sec-fetch-mode").is_some_and(|m| m == "navigate");
+    if headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site") && !is_followed {
         return refuse("the request comes from a web page of another site");
     }
     if door == Door::Loopback && !host.is_some_and(names_this_machine) {
@@ -159,7 +163,7 @@ mod tests {
         for (name, value) in fields {
             headers.insert(*name, value.parse().expect("header"));
         }
-        refusal(door, &headers).is_none()
+        refusal(door, false, &headers).is_none()
     }
 
     #[test]
@@ -182,6 +186,19 @@ mod tests {
             assert!(!passes(door, &[host, ("sec-fetch-site", "cross-site")]));
             assert!(passes(door, &[host, ("origin", "http://localhost:9820")]));
         }
+    }
+
+    #[test]
+    fn a_link_of_another_site_leads_to_the_page_and_to_nothing_else() {
+        let headers = |mode: &'static str| {
+            let all = [("host", "localhost:9820"), ("sec-fetch-site", "cross-site")];
+            let all = all.into_iter().chain([("sec-fetch-mode", mode)]);
+            all.map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("text")))
+                .collect::<HeaderMap>()
+        };
+        let lets_in = |is_page, mode| refusal(Door::Loopback, is_page, &headers(mode)).is_none();
+        assert!(lets_in(true, "navigate"));
+        assert!(!lets_in(true, "no-cors") && !lets_in(false, "navigate"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use api::{
-    API_PREFIX, AttachMember, ChangePool, GrowPool, Job, ListQuery, ProblemKind, ReplaceMember,
+    AttachMember, AuditQuery, ChangePool, GrowPool, Job, ListQuery, ProblemKind, ReplaceMember,
     SetScrub, Spare,
 };
 use axum::extract::State;
@@ -17,6 +17,8 @@ use super::convert;
 use super::guard::Door;
 use super::jobs::{Begun, begun};
 use crate::{StartError, member_changes, pool_files, write_memory};
+
+const AUDIT_PATH: &str = "/api/v1/audit";
 
 /// Shows the pool: its layers, its space, what was found damaged.
 #[utoipa::path(get, path = "/pool", tag = "pool", responses((status = 200, body = api::Pool)))]
@@ -209,19 +211,27 @@ fn shown(context: &Context) -> Answer<api::Pool> {
     Ok(shown)
 }
 
-/// Lists the audit log, oldest first: what was made, deleted, reverted, expired, healed.
-#[utoipa::path(get, path = "/audit", tag = "pool", params(ListQuery),
+/// Lists the audit log, oldest first or newest first: what was made, deleted, reverted, expired,
+/// healed.
+#[utoipa::path(get, path = "/audit", tag = "pool", params(AuditQuery),
     responses((status = 200, body = Vec<api::AuditRecord>, headers(("Link" = String)))))]
 pub(super) async fn audit(
     State(context): State<Context>,
-    Asked(query): Asked<ListQuery>,
+    Asked(AuditQuery { limit, next, newest }): Asked<AuditQuery>,
 ) -> Answer<Listed<api::AuditRecord>> {
-    let work = |context: &Context, after, limit| {
-        let records = context.pool().audit(after, limit)?;
+    let work = move |context: &Context, from, limit| {
+        let records = match newest {
+            true => context.pool().audit_newest(next, limit)?,
+            false => context.pool().audit(from, limit)?,
+        };
         let next = records.last().map(|record| record.number).filter(|_| records.len() == limit);
         Ok((records.into_iter().map(convert::audit).collect(), next))
     };
-    context.page(format!("{API_PREFIX}/audit"), query, work).await
+    let mut page = context.page(AUDIT_PATH.to_owned(), ListQuery { limit, next }, work).await?;
+    if newest {
+        page.next = page.next.map(|next| format!("{next}&newest=true"));
+    }
+    Ok(page)
 }
 
 /// Begins a scrub in the background: every copy of everything that is stored is looked at, and what

@@ -15,9 +15,9 @@ use super::answer::Refusal;
 use super::context::Context;
 use super::guard::{Caller, Door};
 use super::{
-    document, file_diff, files, groups, guard, health, history, import, jobs, marks, model,
-    operations, pool, rename, repairs, restores, schedules, shares, targets, together, trace,
-    trash, versions, volumes,
+    about, document, file_diff, files, groups, guard, health, history, import, jobs, marks, model,
+    operations, page, pool, rename, repairs, restores, schedules, shares, targets, timeline,
+    together, trace, trash, versions, volumes,
 };
 use crate::token::Token;
 
@@ -64,6 +64,8 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(import::create))
         .routes(routes!(history::resolve))
         .routes(routes!(history::history))
+        .routes(routes!(timeline::timeline))
+        .routes(routes!(timeline::heat))
         .routes(routes!(history::revert))
         .routes(routes!(history::clone))
         .routes(routes!(history::diff))
@@ -90,6 +92,7 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(together::clone))
         .routes(routes!(marks::list, marks::create, marks::delete_named))
         .routes(routes!(marks::delete))
+        .routes(routes!(about::show))
         .routes(routes!(pool::show, pool::change))
         .routes(routes!(pool::replace))
         .routes(routes!(pool::attach))
@@ -124,6 +127,7 @@ pub(crate) fn router(context: &Context, door: Door, token: Option<Token>) -> Rou
     let (router, _) = api_routes().split_for_parts();
     router
         .route(&format!("{API_PREFIX}/openapi.json"), get(openapi))
+        .merge(page::routes())
         .fallback(no_route)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))

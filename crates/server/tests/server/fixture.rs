@@ -112,13 +112,19 @@ impl Fixture {
 
     /// Sends bytes over TCP as they are.
     pub fn bare(&self, request: &str) -> (u16, String) {
+        let answer = self.whole(request);
+        let status = answer.split(' ').nth(1).expect("status").parse().expect("number");
+        let body = answer.split_once("\r\n\r\n").expect("head").1.to_owned();
+        (status, body)
+    }
+
+    /// Sends bytes over TCP as they are; the whole answer.
+    pub fn whole(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(self.http_address().0).expect("connect");
         stream.write_all(request.as_bytes()).expect("send");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("answer");
-        let status = answer.split(' ').nth(1).expect("status").parse().expect("number");
-        let body = answer.split_once("\r\n\r\n").expect("head").1.to_owned();
-        (status, body)
+        answer
     }
 
     /// A request with a JSON body by hand, over TCP.

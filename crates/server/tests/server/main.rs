@@ -15,4 +15,5 @@ mod share_files;
 mod share_operations;
 mod shares;
 mod starting;
+mod timeline;
 mod trash;

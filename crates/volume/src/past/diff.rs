@@ -259,7 +259,7 @@ fn ranges(
 
 /// Calls `differs` for each differing one of `blocks`, ascending, until it says false. Not by
 /// content, those with one checksum are taken to be the same.
-fn compare(
+pub(super) fn compare(
     a: &Opening,
     b: &Opening,
     blocks: std::ops::Range<u64>,

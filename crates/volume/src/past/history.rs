@@ -9,6 +9,12 @@ use crate::retention::moments::Moments;
 use crate::types::{Bucket, Event, HistoryPage, Stamp};
 use crate::{Error, ErrorKind, Result};
 
+/// Both ends of a query.
+pub(super) struct Range {
+    pub(super) from: Stamp,
+    pub(super) to: Stamp,
+}
+
 impl Moments {
     /// Totals per `step_ns` between two moments (the window's start and the present, if not given),
     /// at most `limit` buckets.
@@ -27,27 +33,8 @@ impl Moments {
             return Err(Error::new(ErrorKind::Invalid, "step and limit are more than nothing"));
         }
         self.destage_all()?;
-        let from = self.edge(since)?;
-        let to = match until {
-            Some(moment) => self.edge(Some(moment))?,
-            None => self.latest()?,
-        };
-        let times = (since.and_then(|m| self.time_of(m)), until.and_then(|m| self.time_of(m)));
-        let is_backwards = match times {
-            (Some(since), Some(until)) => since > until,
-            _ => until.is_some() && from.seq > to.seq,
-        };
-        if is_backwards {
-            return Err(Error::new(ErrorKind::Invalid, "since is later than until")
-                .with_hint("since is where it begins, until where it ends"));
-        }
-        let mut events = self.events_since(from)?;
-        match (until, times.1) {
-            // As it was given: before the window nothing happened, not what it begins with.
-            (_, Some(time)) => events.retain(|e| e.stamp.time <= time),
-            (Some(_), None) => events.retain(|e| e.stamp.seq <= to.seq),
-            (None, _) => {}
-        }
+        let Range { from, to } = self.range(since, until)?;
+        let events = self.events_between(from, until, to)?;
         let mut page = HistoryPage { events, ..HistoryPage::default() };
         let mut before = self.time_entry(By::Time(from.time))?.unwrap_or_default();
         before.seq = before.seq.max(from.seq);
@@ -74,6 +61,42 @@ impl Moments {
         Ok(page)
     }
 
+    /// Both ends of a query: the window's start and the present, if not given.
+    pub(super) fn range(&self, since: Option<&Moment>, until: Option<&Moment>) -> Result<Range> {
+        let from = self.edge(since)?;
+        let to = match until {
+            Some(moment) => self.edge(Some(moment))?,
+            None => self.latest()?,
+        };
+        let times = (since.and_then(|m| self.time_of(m)), until.and_then(|m| self.time_of(m)));
+        let is_backwards = match times {
+            (Some(since), Some(until)) => since > until,
+            _ => until.is_some() && from.seq > to.seq,
+        };
+        if is_backwards {
+            return Err(Error::new(ErrorKind::Invalid, "since is later than until")
+                .with_hint("since is where it begins, until where it ends"));
+        }
+        Ok(Range { from, to })
+    }
+
+    /// The events of a range that ends with `until`, which is `to`.
+    pub(super) fn events_between(
+        &self,
+        from: Stamp,
+        until: Option<&Moment>,
+        to: Stamp,
+    ) -> Result<Vec<Event>> {
+        let mut events = self.events_since(from)?;
+        match (until, until.and_then(|moment| self.time_of(moment))) {
+            // As it was given: before the window nothing happened, not what it begins with.
+            (_, Some(time)) => events.retain(|e| e.stamp.time <= time),
+            (Some(_), None) => events.retain(|e| e.stamp.seq <= to.seq),
+            (None, _) => {}
+        }
+        Ok(events)
+    }
+
     /// The time that a moment names, if it names one.
     fn time_of(&self, moment: &Moment) -> Option<WallTime> {
         match moment {
@@ -86,7 +109,7 @@ impl Moments {
     }
 
     /// A moment as an edge of the query; a time need not have been retained.
-    fn edge(&self, moment: Option<&Moment>) -> Result<Stamp> {
+    pub(super) fn edge(&self, moment: Option<&Moment>) -> Result<Stamp> {
         let record = self.record.lock().clone();
         let horizon =
             Stamp { seq: Seq(record.horizon_seq), time: WallTime::from_nanos(record.horizon_ns) };

@@ -26,6 +26,7 @@ mod grace;
 mod group_schedule;
 mod groups;
 mod handover;
+mod heat;
 mod hook;
 mod hybrid;
 mod import;

@@ -1,0 +1,42 @@
+//! The server itself: which it is, since when, and where it listens.
+
+use std::sync::OnceLock;
+
+use api::{Server, Time};
+use axum::Json;
+use axum::extract::State;
+use env::{Clock, RealClock};
+use units::WallTime;
+
+use super::answer::Answer;
+use super::context::Context;
+
+/// When the server was started.
+static STARTED: OnceLock<WallTime> = OnceLock::new();
+
+fn now() -> WallTime {
+    RealClock::new().wall()
+}
+
+/// Remembers that the server starts now.
+pub(super) fn remember_start() {
+    STARTED.get_or_init(now);
+}
+
+/// Says which server this is, what its clock says, and where it listens.
+#[utoipa::path(get, path = "/server", tag = "pool",
+    responses((status = 200, body = Server)))]
+pub(super) async fn show(State(context): State<Context>) -> Answer<Json<Server>> {
+    let addresses = context.nbd();
+    let socket = addresses.unix.as_ref().map(|path| path.display().to_string());
+    Ok(Json(Server {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        time: Time(now()),
+        started: Time(*STARTED.get_or_init(now)),
+        nbd_socket: socket,
+        nbd: addresses.tcp.map(|address| address.to_string()),
+        iscsi: addresses.iscsi.as_ref().map(|(address, _)| address.to_string()),
+        nfs: addresses.nfs.iter().map(ToString::to_string).collect(),
+        hooks: context.hooks().names().iter().map(ToString::to_string).collect(),
+    }))
+}

@@ -1,0 +1,87 @@
+// The HTTP API: this tab's token, calls, problems, and the server's time. Nothing here knows of
+// the page.
+//
+// 1. The token comes in the address once, is kept by the tab alone, and leaves the address.
+// 2. There is no cookie: another site has nothing to send in our name.
+
+const PREFIX = '/api/v1';
+const TOKEN_KEY = 'hindsight-token';
+
+/** Why a call was refused, or that nobody answered (status 0). */
+export class Problem extends Error {
+  constructor(body, status) {
+    super(body.detail || body.title || `HTTP ${status}`);
+    this.hint = body.hint;
+    this.kind = (body.type || '').split(':').pop();
+    this.status = status;
+    this.oldest = body.oldest;
+    this.latest = body.latest;
+  }
+}
+
+/** Moves `?token=` from the address into the tab's own storage. */
+export function takeToken() {
+  const address = new URL(location.href);
+  const token = address.searchParams.get('token');
+  if (token === null) return;
+  keepToken(token);
+  address.searchParams.delete('token');
+  history.replaceState(null, '', address.pathname + address.search + address.hash);
+}
+
+export function keepToken(token) {
+  sessionStorage.setItem(TOKEN_KEY, token.trim());
+}
+
+/** By how much the server's clock is ahead of the browser's, in milliseconds. */
+let ahead = 0;
+export const setAhead = (by) => { ahead = by; };
+export const clockAhead = () => ahead;
+/** The server's time in milliseconds since 1970: ages are told by it. */
+export const now = () => Date.now() + ahead;
+
+/** Is told after every call whether the server answered. */
+let onContact = () => {};
+export const hearContact = (hear) => { onContact = hear; };
+
+async function request(method, path, body, signal) {
+  const headers = {};
+  const token = sessionStorage.getItem(TOKEN_KEY);
+  if (token) headers.Authorization = `Bearer ${token}`;
+  if (body !== undefined) headers['Content-Type'] = 'application/json';
+  const text = body === undefined ? undefined : JSON.stringify(body);
+  let response, answer;
+  try {
+    response = await fetch(PREFIX + path, { method, headers, body: text, signal });
+    // An answer may be cut off as well.
+    answer = response.status === 204 ? null : await response.json();
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    onContact(false);
+    throw new Problem({ detail: 'The server does not answer.', hint: 'Is it running?' }, 0);
+  }
+  onContact(true);
+  if (!response.ok) throw new Problem(answer, response.status);
+  const link = /<\/api\/v1([^>]+)>; rel="next"/.exec(response.headers.get('Link') || '');
+  return { answer, next: link ? link[1] : null };
+}
+
+const only = (promise) => promise.then(({ answer }) => answer);
+export const get = (path, signal) => only(request('GET', path, undefined, signal));
+export const post = (path, body) => only(request('POST', path, body));
+export const put = (path, body) => only(request('PUT', path, body));
+export const remove = (path) => only(request('DELETE', path));
+/** A part of a list, and the path of the next part: `{answer, next}`. */
+export const page = (path, signal) => request('GET', path, undefined, signal);
+
+const escape = encodeURIComponent;
+/** A path with a query; what is null or undefined is left out. */
+export function withQuery(path, fields) {
+  const given = Object.entries(fields).filter(([, value]) => value !== null && value !== undefined);
+  const query = given.map(([name, value]) => `${name}=${escape(value)}`).join('&');
+  return query ? `${path}?${query}` : path;
+}
+export const volumePath = (name, part = '') => `/volumes/${escape(name)}${part}`;
+export const sharePath = (name, part = '') => `/shares/${escape(name)}${part}`;
+export const schedulePath = ({ volume, group }) =>
+  volume ? volumePath(volume, '/schedule') : `/groups/${escape(group)}/schedule`;
