@@ -107,6 +107,8 @@ pub struct Follower {
     pub compared: u64,
     /// How often it had to compare, the first time after the start included.
     pub comparisons: u64,
+    /// Objects of the server that the share cannot hold, or that cannot be read there.
+    pub left_out: u64,
     /// The trouble that it has now; null without any.
     pub trouble: Option<String>,
 }

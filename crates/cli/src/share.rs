@@ -349,10 +349,14 @@ fn show_allowed(allowed: &Allowed) -> String {
 }
 
 fn show_follower(follower: &api::Follower) -> String {
-    let api::Follower { state, waiting, waiting_bytes, followed, trouble, .. } = follower;
+    let api::Follower { state, waiting, waiting_bytes, followed, left_out, trouble, .. } = follower;
     let waits = format!("{waiting} operations ({}) wait", human(*waiting_bytes));
     let trouble = trouble.as_ref().map_or(String::new(), |trouble| format!("; {trouble}"));
-    format!("{state}, {followed} operations done, {waits}{trouble}")
+    let lacks = match left_out {
+        0 => String::new(),
+        count => format!(", {count} objects are left out (see the log)"),
+    };
+    format!("{state}, {followed} operations done, {waits}{lacks}{trouble}")
 }
 
 /// A share for people.

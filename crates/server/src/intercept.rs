@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
 
 use intercept::{Ground, Interceptor, PrimaryAddress, Status};
@@ -13,7 +13,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use share::{Lack, Share, VolumeBlocks};
-use units::WallTime;
+use units::{Moment, WallTime};
 use volume::{Pool, RoomWait, Volume, VolumeSpec};
 
 use crate::admission::is_loopback;
@@ -24,6 +24,9 @@ use crate::{Config, StartError, listen};
 
 #[cfg(test)]
 mod tests;
+
+/// The mark of shares that were made to follow.
+const FOLLOWS: &str = "follows";
 
 /// A relay that runs.
 struct Running {
@@ -163,8 +166,10 @@ fn run(
         }
     };
     let admitted = Arc::clone(&volume);
+    // A server on this machine takes what the relay passes on for its own users'.
+    let is_far = is_far(&primary);
     let admits = move |ip: IpAddr| {
-        let setting = admitted.share();
+        let setting = admitted.share().filter(|_| is_far);
         let is_allowed = setting.is_some_and(|setting| {
             setting.allowed.iter().any(|allowed| allowed.network.contains(ip))
         });
@@ -175,10 +180,25 @@ fn run(
     Ok(Running { form, listen, volume, interceptor })
 }
 
-/// The share of a relay, made if it is not there.
+/// Whether none of a primary's addresses is this machine's loopback.
+fn is_far(primary: &PrimaryAddress) -> bool {
+    let found = primary.nfs.to_socket_addrs();
+    found.is_ok_and(|mut all| all.all(|address| !is_loopback(address.ip())))
+}
+
+/// The share of a relay, made if it is not there. One that is there has to have been made for that:
+/// it becomes what the primary is.
 fn share_of(pool: &Pool, name: &str, form: Form) -> Result<Arc<Volume>, StartError> {
     match pool.volume(name) {
-        Ok(volume) if volume.share().is_some() => Ok(volume),
+        Ok(volume) if volume.share().is_some() => {
+            if form == Form::Inline || volume.has_mark(FOLLOWS) {
+                return Ok(volume);
+            }
+            Err(StartError::setting(
+                format!("intercept: the share {name} is there, and was not made to follow"),
+                "all in it would give way to what the server has: give another name, which is made",
+            ))
+        }
         Ok(_) => Err(StartError::setting(
             format!("intercept: {name} is a volume, not a share"),
             "give another name: a share that is not there is made",
@@ -186,7 +206,13 @@ fn share_of(pool: &Pool, name: &str, form: Form) -> Result<Arc<Volume>, StartErr
         Err(error) if matches!(error.kind, volume::ErrorKind::NotFound) => {
             let spec = VolumeSpec { architecture: form.architecture(), ..VolumeSpec::share(name) };
             let spec = VolumeSpec { share: Some(volume::ShareSetting::default()), ..spec };
-            pool.create_volume(&spec).map_err(StartError::Pool)
+            let volume = pool.create_volume(&spec).map_err(StartError::Pool)?;
+            if form != Form::Inline {
+                // Pinned, so that it stays: a share that follows is told from others by it.
+                let marked = volume.create_mark(FOLLOWS, &Moment::Latest, true);
+                marked.map_err(StartError::Pool)?;
+            }
+            Ok(volume)
         }
         Err(error) => Err(StartError::Pool(error)),
     }
@@ -225,7 +251,12 @@ impl Collector for InterceptCollector {
             }
         }
         type Count = fn(&Status) -> u64;
-        let counters: [(&str, &str, Count); 3] = [
+        let counters: [(&str, &str, Count); 4] = [
+            (
+                "hindsight_follower_left_out",
+                "Objects of the server that it cannot hold",
+                |status| status.left_out,
+            ),
             ("hindsight_follower_followed", "Operations done after the server", |s| s.followed),
             ("hindsight_follower_compared", "Objects compared with the server's", |s| s.compared),
             (

@@ -449,6 +449,7 @@ fn relay_of(shown: Shown<'_>) -> api::Relay {
             followed: status.followed,
             compared: status.compared,
             comparisons: status.comparisons,
+            left_out: status.left_out,
             trouble: status.trouble,
         }),
     }

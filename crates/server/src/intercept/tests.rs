@@ -262,6 +262,7 @@ fn a_tree(client: &mut Client, top: &Fh) {
 
 #[test]
 fn a_share_is_made_what_the_server_has_and_follows_it_through_random_calls() {
+    let mut followed_alone = 0;
     for (seed, form) in [(1, "append"), (2, "overwrite"), (3, "append")] {
         let followed = Followed::new(form, a_tree);
         load(&followed, seed, 250);
@@ -276,10 +277,12 @@ fn a_share_is_made_what_the_server_has_and_follows_it_through_random_calls() {
         let after = (operations(), share_of(&followed.rig, "s", |s| s.statistics().operations));
         let last = followed.status();
         if last.comparisons == first.comparisons {
-            assert_eq!(after.0 - before.0, after.1 - before.1, "{last:?}");
+            assert!(after.0 - before.0 >= after.1 - before.1, "{last:?}");
+            followed_alone += 1;
         }
         assert_eq!(last.trouble, None);
     }
+    assert!(followed_alone > 0, "each of them had to compare");
 }
 
 #[test]
@@ -334,6 +337,95 @@ fn calls_whose_answer_nobody_saw_are_compared() {
         drop(client);
     }
     followed.assert_alike();
+}
+
+/// A server that takes connections and calls, and answers none of them.
+fn silent() -> (SocketAddr, std::sync::mpsc::Receiver<std::net::TcpStream>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = listener.local_addr().expect("address");
+    let (sender, accepted) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            if sender.send(stream).is_err() {
+                return;
+            }
+        }
+    });
+    (address, accepted)
+}
+
+fn append(rig: &Rig, primary: SocketAddr) -> Result<(Intercepts, SocketAddr), String> {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let relay = listener.local_addr().expect("address");
+    let text = format!("127.0.0.1:0,append,copy,{primary}:/s");
+    let settings: InterceptSettings = text.parse().expect("settings");
+    let intercept = Intercept::new(&settings, Listening::default()).expect("settings");
+    let bound = vec![(intercept, listener)];
+    let started = Intercepts::start(&rig.pool, &rig.shares, bound, None);
+    started.map(|intercepts| (intercepts, relay)).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_server_that_goes_away_with_calls_under_way_holds_nobody() {
+    let rig = Rig::new();
+    let (address, accepted) = silent();
+    let (intercepts, relay) = append(&rig, address).expect("started");
+    // The follower's own connection, which stays open.
+    let _own = accepted.recv().expect("it mounts");
+    let write = Args::default().opaque(&[7; 16]).u64(0).u32(4).u32(0).opaque(b"data");
+    for _ in 0..2 {
+        let mut client = Client::connect(relay);
+        for _ in 0..2 {
+            // The second one waits for the answer to the first.
+            client.xid += 1;
+            let number = Procedure::Write.number();
+            let record = client.record(wire::nfs3::PROGRAM, number, &write.0);
+            client.send(&record);
+        }
+        let passed = accepted.recv_timeout(Duration::from_secs(30)).expect("the first one passes");
+        thread::sleep(Duration::from_millis(200));
+        let began = Instant::now();
+        drop(passed);
+        assert_eq!(client.receive(), None);
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    }
+    let began = Instant::now();
+    intercepts.stop();
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+fn another_share(rig: &Rig, name: &str) {
+    let share = Some(volume::ShareSetting::default());
+    let spec = volume::VolumeSpec { share, ..volume::VolumeSpec::share(name) };
+    rig.pool.create_volume(&spec).expect("made");
+}
+
+#[test]
+fn other_exports_are_neither_mounted_nor_followed() {
+    let followed = Followed::new("append", a_tree);
+    another_share(&followed.rig, "t");
+    followed.settle();
+    let (mut client, top) = followed.client();
+    // Its numbers are those of `s`, too.
+    let foreign = Client::connect(followed.rig.address).mount("/t").expect("mounted");
+    let file = client.create(&foreign, "foreign").expect("made there");
+    client.write(&file, 0, 0, b"not followed").expect("written there");
+    client.create(&top, "own").expect("made");
+    followed.assert_alike();
+    client.xid += 1;
+    let mnt = Args::default().opaque(b"/t");
+    let record = client.record(wire::mount::PROGRAM, 1, &mnt.0);
+    client.send(&record);
+    let (_, reply) = client.receive().expect("an answer");
+    assert_eq!(reply[12..16], [0, 0, 0, 5], "SYSTEM_ERR");
+}
+
+#[test]
+fn a_share_that_was_not_made_to_follow_is_not_overwritten() {
+    let rig = Rig::new();
+    another_share(&rig, "copy");
+    let refused = append(&rig, rig.address).map(drop).expect_err("refused");
+    assert!(refused.contains("was not made to follow"), "{refused}");
 }
 
 #[test]
@@ -400,6 +492,32 @@ fn what_would_change_the_server_unseen_is_refused() {
     let reply = ask(&mut client, wire::nfs3::PROGRAM, &|record| record[4 + 23] = 99);
     assert_eq!(words(&reply), [0, 0, 0, 3]);
     client.getattr(&top).expect("the connection goes on");
+}
+
+#[test]
+fn a_tree_that_is_removed_and_made_again_while_it_is_compared_is_followed() {
+    for round in 0..3 {
+        let followed = Followed::new("append", |client, top| {
+            for number in 0..300 {
+                client.create(top, &format!("f{number}")).expect("made");
+            }
+        });
+        let (mut client, top) = followed.client();
+        client.xid = 10_000 * (round + 1);
+        // Numbers are given again at once.
+        for number in 0..60 {
+            let name = format!("d{}", number % 3);
+            let dir = client.mkdir(&top, &name).expect("made");
+            let inner = format!("inner{number}");
+            client.create(&dir, &inner).expect("made");
+            if number < 57 {
+                client.remove(&dir, &inner).expect("removed");
+                let rmdir = Args::default().at(&top, &name);
+                client.nfs(Procedure::Rmdir, rmdir).expect("removed");
+            }
+        }
+        followed.assert_alike();
+    }
 }
 
 #[test]
