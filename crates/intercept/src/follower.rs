@@ -9,8 +9,8 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -114,8 +114,8 @@ pub(crate) struct Follower<G> {
     compared: AtomicU64,
     comparisons: AtomicU64,
     left_out: AtomicU64,
-    /// That of the primary, by which it is stopped.
-    socket: Mutex<Option<TcpStream>>,
+    /// What waits for the primary ends.
+    is_stopped: Arc<AtomicBool>,
     /// The last verifier of the primary's writes.
     verifier: Mutex<Option<Verifier>>,
     /// Calls whose answer nobody saw, the newest last: client, number, checksum.
@@ -134,7 +134,7 @@ impl<G: Ground> Follower<G> {
             compared: AtomicU64::new(0),
             comparisons: AtomicU64::new(0),
             left_out: AtomicU64::new(0),
-            socket: Mutex::default(),
+            is_stopped: Arc::default(),
             verifier: Mutex::default(),
             given_up: Mutex::default(),
         }
@@ -215,21 +215,14 @@ impl<G: Ground> Follower<G> {
 
     /// Ends it, also where it waits for the primary.
     pub(crate) fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
         self.spool.stop();
-        if let Some(socket) = &*self.socket.lock() {
-            // It may have ended already.
-            let _ = socket.shutdown(Shutdown::Both);
-        }
     }
 
     fn go_on(&self, primary: &mut Option<Primary>, known: &mut Known) -> Result<(), Fault> {
         let primary = match primary {
             Some(primary) => primary,
-            None => {
-                let mounted = Primary::mount(&self.address)?;
-                *self.socket.lock() = mounted.socket().ok();
-                primary.insert(mounted)
-            }
+            None => primary.insert(Primary::mount(&self.address, &self.is_stopped)?),
         };
         match self.spool.next(BATCH_RECORDS_MAX, PAUSE) {
             Next::Stop | Next::Nothing => Ok(()),

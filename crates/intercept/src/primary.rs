@@ -4,7 +4,9 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::str::FromStr;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use wire::mount::{self, Mountstat3, Path};
 use wire::nfs_client::calls;
@@ -14,6 +16,8 @@ use wire::rpc::record::{Found, Search, last_mark};
 use wire::rpc::{self, Accepted, AuthSys, Credentials, Gids, Reply};
 use wire::xdr::{Reader, XdrError};
 
+/// How often a call that waits looks whether it is to end.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long the primary may take for a call.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes of a READ.
@@ -103,6 +107,8 @@ pub(crate) struct Object {
 /// A connection to one program.
 struct Connection {
     address: String,
+    /// Whether nobody waits for it any more.
+    is_stopped: Arc<AtomicBool>,
     stream: TcpStream,
     received: Vec<u8>,
     search: Search,
@@ -116,21 +122,22 @@ pub(crate) struct Primary {
 }
 
 impl Connection {
-    fn open(address: &str) -> io::Result<Connection> {
+    fn open(address: &str, is_stopped: &Arc<AtomicBool>) -> io::Result<Connection> {
         let stream = connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(LOOK_EVERY))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let address = address.to_owned();
         let (received, search) = (Vec::new(), Search::default());
-        Ok(Connection { address, stream, received, search, xid: 0 })
+        let is_stopped = Arc::clone(is_stopped);
+        Ok(Connection { address, is_stopped, stream, received, search, xid: 0 })
     }
 
     /// The results of a call that changes nothing, as root. Servers close connections that nobody
     /// uses: it is asked once more on another.
     fn call(&mut self, program: u32, procedure: u32, arguments: &[u8]) -> Result<Vec<u8>, Trouble> {
         match self.ask(program, procedure, arguments) {
-            Err(Trouble::Io(_)) => {
-                *self = Connection::open(&self.address)?;
+            Err(Trouble::Io(error)) if error.kind() != io::ErrorKind::TimedOut => {
+                *self = Connection::open(&self.address, &self.is_stopped)?;
                 self.ask(program, procedure, arguments)
             }
             asked => asked,
@@ -158,6 +165,7 @@ impl Connection {
     }
 
     fn receive(&mut self) -> io::Result<Vec<u8>> {
+        let began = Instant::now();
         loop {
             let too_long = |e| io::Error::new(io::ErrorKind::InvalidData, e);
             if let Found::Whole(record) = self.search.find(&self.received).map_err(too_long)? {
@@ -169,8 +177,16 @@ impl Connection {
             self.received.resize(had + RECEIVE_BYTES, 0);
             let count = self.stream.read(&mut self.received[had..]);
             self.received.truncate(had + *count.as_ref().unwrap_or(&0));
-            if count? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+            match count {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let is_stopped = self.is_stopped.load(Ordering::Relaxed);
+                    if is_stopped || began.elapsed() >= PATIENCE {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                }
+                Err(error) => return Err(error),
             }
         }
     }
@@ -193,20 +209,18 @@ pub(crate) fn connect(address: &str) -> io::Result<TcpStream> {
 
 impl Primary {
     /// Mounts the export.
-    pub(crate) fn mount(address: &PrimaryAddress) -> Result<Primary, Trouble> {
+    pub(crate) fn mount(
+        address: &PrimaryAddress,
+        is_stopped: &Arc<AtomicBool>,
+    ) -> Result<Primary, Trouble> {
         let path = mount::Call::Mnt(Path::new(address.export.as_bytes()));
         let (procedure, arguments) = calls::mount_call(&path);
-        let mut mounting = Connection::open(&address.mount)?;
+        let mut mounting = Connection::open(&address.mount, is_stopped)?;
         let body = mounting.call(mount::PROGRAM, procedure, &arguments)?;
         let (handle, _) = replies::mnt(&mut Reader::new(&body))?.map_err(Trouble::Mount)?;
-        let mut connection = Connection::open(&address.nfs)?;
+        let mut connection = Connection::open(&address.nfs, is_stopped)?;
         let attributes = attributes(&mut connection, handle)?;
         Ok(Primary { connection, top: Object { handle, attributes } })
-    }
-
-    /// Its socket, by which it can be stopped.
-    pub(crate) fn socket(&self) -> io::Result<TcpStream> {
-        self.connection.stream.try_clone()
     }
 
     /// The directory that is exported.

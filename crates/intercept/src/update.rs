@@ -30,6 +30,7 @@ pub(crate) struct Update<'r> {
 
 /// What the reply to a call says.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it lives on the stack, and not for long")]
 pub(crate) enum Outcome<'r> {
     /// It changed something.
     Done(Update<'r>),
