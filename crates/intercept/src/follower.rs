@@ -231,8 +231,8 @@ impl<G: Ground> Follower<G> {
         }
     }
 
-    /// Makes the share what the primary is. What passes meanwhile is compared again, until little is
-    /// left; that is done while no call passes, if it is done soon.
+    /// Makes the share as the primary is. Changes that pass meanwhile are compared again, until
+    /// little is left; that is done while no call passes, if it is done soon.
     fn compare(&self, primary: &mut Primary, known: &mut Known) -> Result<(), Fault> {
         self.state.lock().0 = State::Comparing;
         self.comparisons.fetch_add(1, Ordering::Relaxed);

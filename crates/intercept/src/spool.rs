@@ -1,8 +1,8 @@
 //! What the primary did and the follower has not done yet.
 //!
 //! ```text
-//! Queue: records in the order of their replies --- dirt is found, or all of it is too late --> Dirt
-//! Dirt: what is to be compared --- the follower is as the primary, and no call is under way --> Queue
+//! Queue: records in the order of their replies --- there is dirt --> Dirt
+//! Dirt: what is to be compared --- all of it is, while no call is under way --> Queue
 //! ```
 
 use std::collections::{HashSet, VecDeque};

@@ -65,7 +65,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 3)]
     rounds: u32,
     /// Files of each line.
-    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 2000,
+          value_parser = clap::value_parser!(u32).range(1..))]
     files: u32,
     /// Connections, with 8 calls in flight each.
     #[arg(long, value_name = "N", default_value_t = 4)]

@@ -19,7 +19,7 @@ pub struct InterceptSettings {
     pub form: String,
     /// The share that follows, or that is served.
     pub share: String,
-    /// The server's export: `HOST:PORT:/EXPORT`, or `HOST:PORT,MOUNTPORT:/EXPORT`; none of `inline`.
+    /// The server's export, `HOST:PORT:/EXPORT` or `HOST:PORT,MOUNTPORT:/EXPORT`; none of `inline`.
     #[serde(default)]
     pub primary: Option<String>,
 }
@@ -96,7 +96,7 @@ impl Intercept {
     /// The relay of settings, whose address is read already.
     ///
     /// # Errors
-    /// What is no form, no address or no name; two relays with one share are refused elsewhere.
+    /// If something is no form or no export; two relays with one share are refused elsewhere.
     pub(crate) fn new(
         settings: &InterceptSettings,
         listening: Listening,

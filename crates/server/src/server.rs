@@ -115,10 +115,7 @@ impl Server {
         let reloads = Arc::new(Reloads::default());
         let iscsi_context = iscsi_context(config, &pool, &nbd_context);
         let nfs_context = nfs_context(&pool, &nbd_context);
-        let own = nfs.tcp.first().map(listen::local_address).transpose()?;
-        // Those that are dropped stop.
-        let intercepts = Intercepts::start(&pool, nfs_context.shares(), intercepts, own)?;
-        let intercepts = Arc::new(intercepts);
+        let intercepts = relays(&pool, nfs_context.shares(), &nfs, intercepts)?;
         let counted = (&hooks, &reloads, &no_space, &intercepts);
         let bound = (&nbd_bound, &iscsi, &nfs);
         let all = (&*nbd_context, &iscsi_context, &nfs_context);
@@ -130,11 +127,9 @@ impl Server {
         let background = Background::start(Arc::clone(&pool), fill, members)?;
         let (unix, nbd_socket) = nbd_bound.unix.map(|u| (u.listener, u.file)).unzip();
         let (nbd, unix) = (Arc::clone(&nbd_context), unix.into_iter().collect());
-        let served = vec![
-            Listeners { front_end: nbd, unix, tcp: nbd_bound.tcp },
-            Listeners { front_end: iscsi_context, unix: Vec::new(), tcp: iscsi.tcp },
-            Listeners { front_end: nfs_context, unix: Vec::new(), tcp: nfs.tcp },
-        ];
+        let over_tcp = |front_end, tcp| Listeners { front_end, unix: Vec::new(), tcp };
+        let nbd = Listeners { front_end: nbd, unix, tcp: nbd_bound.tcp };
+        let served = vec![nbd, over_tcp(iscsi_context, iscsi.tcp), over_tcp(nfs_context, nfs.tcp)];
         let data = match DataThreads::start(data_threads(), served) {
             Ok(data) => data,
             Err(error) => {
@@ -309,6 +304,17 @@ fn iscsi_context(config: &Config, pool: &Pool, nbd: &NbdContext) -> Arc<IscsiCon
         Targets::new(pool_id, config.iscsi_base.clone()),
         config.insecure,
     ))
+}
+
+/// The relays before NFS servers; those that are dropped stop.
+fn relays(
+    pool: &Pool,
+    shares: &Arc<Shares>,
+    nfs: &Bound,
+    bound: Vec<(Intercept, TcpListener)>,
+) -> Result<Arc<Intercepts>, StartError> {
+    let own = nfs.tcp.first().map(listen::local_address).transpose()?;
+    Intercepts::start(pool, shares, bound, own).map(Arc::new)
 }
 
 /// The same memory and queue for room as those of NBD.

@@ -102,7 +102,7 @@ pub struct Listed {
     pub handle: Option<FileHandle>,
 }
 
-/// What stands behind the results of READDIR or READDIRPLUS: entries, and whether it is the end.
+/// The list that stands behind the results of READDIR or READDIRPLUS: entries, and whether it is the end.
 ///
 /// # Errors
 /// When the bytes are none.
@@ -196,7 +196,10 @@ read_by! {
     &'a [u8]: from => from.opaque(PATH_BYTES_MAX);
     Access: from => from.u32().map(Access);
     FsProperties: from => from.u32().map(FsProperties);
-    FileHandle: from => Ok(FileHandle::new(from.opaque(FILE_HANDLE_BYTES_MAX)?).expect("the limit is a handle's"));
+    FileHandle: from => {
+        let bytes = from.opaque(FILE_HANDLE_BYTES_MAX)?;
+        Ok(FileHandle::new(bytes).expect("the limit is a handle's"))
+    };
     Ftype3: from => from.one_of("ftype3", Ftype3::from_number);
     StableHow: from => from.one_of("stable_how", StableHow::from_number);
     ReadOk: from => {
