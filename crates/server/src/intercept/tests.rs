@@ -24,8 +24,8 @@ struct Followed {
     relay: SocketAddr,
 }
 
-/// All that is at a path: kind, mode, owner, size, links, content. Not the time of modification: that
-/// of two writes of different bytes at once may be of either.
+/// All that is at a path: kind, mode, owner, size, links, content. Not the time of modification:
+/// that of two writes of different bytes at once may be of either.
 type Thing = (FileKind, u16, (u32, u32), u64, u32, Vec<u8>);
 
 fn start(rig: &Rig, form: &str) -> (Intercepts, SocketAddr) {
@@ -66,7 +66,7 @@ impl Followed {
         let until = Instant::now() + Duration::from_secs(60);
         loop {
             let before = self.status();
-            // All that was taken from the spool is done when the share has no transaction under way.
+            // All that was taken is done when the share has no transaction under way.
             drop(share_of(&self.rig, "copy", |share| share.begin(Wait::May).map(drop)));
             let after = self.status();
             let is_idle = |s: &::intercept::Status| s.state == State::Following && s.waiting == 0;

@@ -102,7 +102,7 @@ pub struct Listed {
     pub handle: Option<FileHandle>,
 }
 
-/// The list that stands behind the results of READDIR or READDIRPLUS: entries, and whether it is the end.
+/// The list behind the results of READDIR or READDIRPLUS: entries, and whether it is the end.
 ///
 /// # Errors
 /// When the bytes are none.
