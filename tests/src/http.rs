@@ -159,9 +159,11 @@ pub fn escape(text: &str) -> String {
 fn read_answer(stream: &mut impl Read, raw: &mut Vec<u8>) -> std::io::Result<()> {
     let mut part = [0; 16 << 10];
     while !is_whole(raw) {
-        match stream.read(&mut part)? {
-            0 => break,
-            length => raw.extend_from_slice(&part[..length]),
+        match stream.read(&mut part) {
+            Ok(0) => break,
+            Ok(length) => raw.extend_from_slice(&part[..length]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(())
