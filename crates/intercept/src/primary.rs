@@ -180,6 +180,7 @@ impl Connection {
             match count {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let is_stopped = self.is_stopped.load(Ordering::Relaxed);
                     if is_stopped || began.elapsed() >= PATIENCE {

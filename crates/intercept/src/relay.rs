@@ -227,8 +227,11 @@ impl Relay {
     fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
         let until = Instant::now() + CLIENT_PATIENCE;
         while !bytes.is_empty() {
-            let count = (&self.client).write(bytes)?;
-            bytes = &bytes[count..];
+            match (&self.client).write(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
             if Instant::now() >= until {
                 return Err(io::ErrorKind::TimedOut.into());
             }
@@ -331,11 +334,12 @@ fn each_record(
                 if bytes.len() < least.max(end + 1) {
                     bytes.resize(least.max(2 * bytes.len()), 0);
                 }
-                let count = from.read(&mut bytes[end..])?;
-                if count == 0 {
-                    return Ok(());
+                match from.read(&mut bytes[end..]) {
+                    Ok(0) => return Ok(()),
+                    Ok(count) => end += count,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
                 }
-                end += count;
             }
         }
     }
