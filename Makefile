@@ -9,7 +9,7 @@ CARGO ?= cargo
 HINDSIGHT := $(TARGET)/debug/hindsight
 PREFIX ?= /usr/local
 CHECKER_SEED ?= 1
-CHECKER_ROUNDS ?= 12
+CHECKER_ROUNDS ?= 8
 
 .PHONY: help run lab build-tests test demo checker check bench guest-test install-hooks
 
@@ -20,7 +20,7 @@ help:
 	@echo 'make demo        the PostgreSQL story against a server of its own'
 	@echo 'make check       format, lints, house rules, dependencies'
 	@echo 'make bench       the benchmarks (long)'
-	@echo 'make checker     the black-box checker: CHECKER_SEED=1 CHECKER_ROUNDS=12'
+	@echo 'make checker     the black-box checker: CHECKER_SEED=1 CHECKER_ROUNDS=8'
 	@echo 'make guest-test  the kernel NBD client in an emulated machine'
 	@echo 'make install-hooks  PREFIX=/usr/local: pg-hook, open-files'
 
