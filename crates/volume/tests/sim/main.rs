@@ -36,16 +36,16 @@ use world::World;
 /// Actions of a run.
 const ACTIONS: usize = 250;
 /// Seeds of the fixed set.
-const SEEDS: u64 = 10;
+const SEEDS: u64 = 16;
 /// Seeds beyond it that once found a bug.
 const REGRESSIONS: [u64; 11] = [41, 43, 55, 74, 81, 331, 50007, 50217, 60003, 60552, 70372];
 
 /// The same on mirrors, and seeds of the fixed set.
-const MIRRORED_SEEDS: u64 = 8;
+const MIRRORED_SEEDS: u64 = 12;
 const MIRRORED_REGRESSIONS: [u64; 6] = [1230, 1248, 2068, 3076, 3516, 4114];
 
 /// The same on parity.
-const PARITY_SEEDS: u64 = 7;
+const PARITY_SEEDS: u64 = 10;
 const PARITY_REGRESSIONS: [u64; 6] = [23, 71, 7059, 7199, 20163, 20239];
 
 /// Memory that all caches of a run fit into twice.
