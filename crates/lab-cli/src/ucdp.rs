@@ -338,6 +338,9 @@ fn point(
     // All that the load causes is counted, also what is done after it.
     rig.server.as_ref().map_or(Ok(()), Server::settle)?;
     let used = processor(&rig.processes)? - before;
+    for (what, count) in &ran.failed {
+        say(&format!("{}: {count} times {what}", rig.line.name()));
+    }
     Ok(Point {
         line: rig.line,
         update_percent,
@@ -348,7 +351,7 @@ fn point(
         p99_us: ran.times.quantile_us(0.99),
         processor_us: used * 1e6 / ran.operations.max(1) as f64,
         waiting: waiting.unwrap_or(0),
-        failed: ran.failed,
+        failed: ran.failed.values().sum(),
     })
 }
 

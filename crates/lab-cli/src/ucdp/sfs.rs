@@ -2,7 +2,7 @@
 //! share of updates scaled as UCDP's evaluation does. It is not the benchmark: no set-up, ramp or
 //! rules of SPEC's.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -13,8 +13,8 @@ use lab::times::Times;
 use wire::mount;
 use wire::nfs_client::{calls, replies};
 use wire::nfs3::{
-    self, Access, Call, CreateHow, DirOpArgs, FileHandle, Name, Nfspath3, Procedure, Results,
-    Sattr3, StableHow,
+    self, Access, Call, CreateHow, DirOpArgs, FileHandle, Name, Nfspath3, Nfsstat3, Procedure,
+    Results, Sattr3, StableHow,
 };
 use wire::rpc::record::last_mark;
 use wire::rpc::{self, Accepted, AuthSys, Credentials, Gids, Reply};
@@ -81,7 +81,8 @@ pub struct Load {
 #[derive(Clone, Debug)]
 pub struct Ran {
     pub operations: u64,
-    pub failed: u64,
+    /// How often which operation failed, and with which status.
+    pub failed: BTreeMap<String, u64>,
     pub seconds: f64,
     pub times: Times,
 }
@@ -272,9 +273,9 @@ pub fn prepare(target: &Target, count: usize, seed: u64) -> anyhow::Result<Files
 /// What is under way on a connection.
 #[derive(Default)]
 struct Flights {
-    sent: HashMap<u32, Instant>,
+    sent: HashMap<u32, (Procedure, Instant)>,
     times: Times,
-    failed: u64,
+    failed: BTreeMap<String, u64>,
     is_over: bool,
     error: Option<anyhow::Error>,
 }
@@ -301,11 +302,13 @@ pub fn load(target: &Target, files: &Files, load: &Load) -> anyhow::Result<Ran> 
         all.into_iter().map(|one| one.join().expect("no thread panics")).collect()
     });
     let seconds = began.elapsed().as_secs_f64();
-    let mut ran = Ran { operations: 0, failed: 0, seconds, times: Times::new() };
+    let mut ran = Ran { operations: 0, failed: BTreeMap::new(), seconds, times: Times::new() };
     for one in loaded {
         let one = one?;
         ran.operations += one.times.count();
-        ran.failed += one.failed;
+        for (what, count) in one.failed {
+            *ran.failed.entry(what).or_default() += count;
+        }
         ran.times.merge(&one.times);
     }
     Ok(ran)
@@ -357,11 +360,17 @@ fn answers(from: &mut impl Read, shared: &Shared) -> anyhow::Result<()> {
         let now = Instant::now();
         let mut reader = Reader::new(&reply);
         let (xid, reply) = replies::rpc_reply(&mut reader)?;
-        let is_done = reply == Reply::Accepted(Accepted::Success) && reader.u32() == Ok(0);
+        let status = match reply {
+            Reply::Accepted(Accepted::Success) => reader.u32()?,
+            refused => bail!("a call was refused: {refused:?}"),
+        };
         let mut flights = shared.lock();
-        let sent = flights.sent.remove(&xid).context("a reply to no call")?;
+        let (procedure, sent) = flights.sent.remove(&xid).context("a reply to no call")?;
         flights.times.add(u64::try_from((now - sent).as_nanos()).unwrap_or(u64::MAX));
-        flights.failed += u64::from(!is_done);
+        if status != 0 {
+            let status = Nfsstat3::from_number(status).map_or("an unknown status", Nfsstat3::name);
+            *flights.failed.entry(format!("{} {status}", procedure.name())).or_default() += 1;
+        }
         drop(flights);
         shared.changed.notify_all();
     }
@@ -419,7 +428,7 @@ impl<'f> Sender<'f> {
             }
             asking.xid = asking.xid.wrapping_add(1);
             let (procedure, arguments) = self.call();
-            flights.sent.insert(asking.xid, since);
+            flights.sent.insert(asking.xid, (procedure, since));
             drop(flights);
             let call = record(asking.xid, nfs3::PROGRAM, procedure.number(), &arguments);
             asking.stream.write_all(&call)?;
