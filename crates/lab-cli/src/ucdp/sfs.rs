@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -55,6 +56,11 @@ const LINKS: usize = 64;
 /// Files that were made last, which are not removed.
 const MADE_MIN: usize = 256;
 const DATA_BYTES: usize = 256 << 10;
+/// Numbers of calls that a connection has for itself.
+const CALLS_A_CONNECTION: u32 = 1 << 22;
+
+/// Connections so far.
+static CONNECTIONS: AtomicU32 = AtomicU32::new(0);
 
 /// Where a server is.
 #[derive(Clone, Debug)]
@@ -183,7 +189,9 @@ impl Asking {
         let stream = TcpStream::connect(address).with_context(|| address.to_string())?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-        Ok(Asking { stream, xid: 0 })
+        // A number that was used lately is that of a call sent again, to servers that remember.
+        let xid = CONNECTIONS.fetch_add(1, Ordering::Relaxed).wrapping_mul(CALLS_A_CONNECTION);
+        Ok(Asking { stream, xid })
     }
 
     fn ask(&mut self, program: u32, procedure: u32, arguments: &[u8]) -> anyhow::Result<Vec<u8>> {
