@@ -269,7 +269,8 @@ impl<G: Ground> Follower<G> {
         while !self.spool.begin_queue() {
             let dirt = self.spool.take_dirt();
             match self.compare_dirt(primary, known, &dirt, goes_on) {
-                Err(Fault::Stopped) => {
+                // Whatever it was doing, the time was over.
+                Err(_) if !goes_on() => {
                     self.spool.soil(dirt);
                     return Ok(());
                 }
