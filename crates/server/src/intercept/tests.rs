@@ -495,6 +495,27 @@ fn what_would_change_the_server_unseen_is_refused() {
 }
 
 #[test]
+fn a_server_that_lost_what_was_written_is_compared_whole() {
+    let followed = Followed::new("append", a_tree);
+    followed.settle();
+    let before = followed.rig.share().info().expect("shown").latest.seq;
+    load(&followed, 8, 60);
+    followed.assert_alike();
+    // It goes back behind the relay, and tells so by the verifier of the next write.
+    let server = followed.rig.share();
+    let revert = || server.revert(&units::Moment::Seq(before), false).expect("reverted");
+    followed.rig.shares.revert(std::slice::from_ref(&server), revert);
+    let (mut client, top) = followed.client();
+    client.xid = 800_000_000;
+    let large = client.find(&top, "large").expect("there");
+    let comparisons = followed.status().comparisons;
+    // The first verifier that was seen is of before, whatever the load did.
+    client.write(&large, 0, 0, b"after").expect("written");
+    followed.assert_alike();
+    assert!(followed.status().comparisons > comparisons);
+}
+
+#[test]
 fn a_tree_that_is_removed_and_made_again_while_it_is_compared_is_followed() {
     for round in 0..3 {
         let followed = Followed::new("append", |client, top| {
