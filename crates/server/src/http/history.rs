@@ -54,6 +54,7 @@ pub(super) async fn resolve(
         (status = 404, body = api::Problem, content_type = "application/problem+json"),
         (status = 410, description = "The moment lies outside the window", body = api::Problem,
             content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
     ))]
 pub(super) async fn history(
     State(context): State<Context>,

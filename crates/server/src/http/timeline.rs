@@ -31,6 +31,7 @@ const CELLS_MAX: u64 = 16_384;
         (status = 404, body = api::Problem, content_type = "application/problem+json"),
         (status = 410, description = "A moment lies outside the window", body = api::Problem,
             content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
     ))]
 pub(super) async fn timeline(
     State(context): State<Context>,
