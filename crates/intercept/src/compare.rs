@@ -18,7 +18,7 @@ use wire::nfs3::{Fattr3, FileHandle, Ftype3, Nfsstat3};
 use crate::apply::{Fault, owned, special_of, wall_time};
 use crate::known::Known;
 use crate::primary::{Object, Primary, READ_BYTES, Trouble};
-use crate::update::Dirt;
+use crate::update::Dirty;
 
 /// The unit in which bytes that differ are told.
 const PIECE_BYTES: usize = 4096;
@@ -46,18 +46,18 @@ struct Pair {
 
 impl<P: Present> Comparing<'_, P> {
     /// Compares what is named.
-    pub(crate) fn dirt(&mut self, dirt: &HashSet<Dirt>) -> Done {
-        if dirt.contains(&Dirt::Everything) {
+    pub(crate) fn dirty(&mut self, dirty: &HashSet<Dirty>) -> Done {
+        if dirty.contains(&Dirty::Everything) {
             return self.everything();
         }
-        dirt.iter().try_for_each(|one| self.one(one))
+        dirty.iter().try_for_each(|one| self.one(one))
     }
 
-    fn one(&mut self, dirt: &Dirt) -> Done {
+    fn one(&mut self, dirty: &Dirty) -> Done {
         self.check_goes_on()?;
-        let handle = match *dirt {
-            Dirt::Object(handle) | Dirt::Entries(handle) | Dirt::Bytes(handle, ..) => handle,
-            Dirt::Everything => return Ok(()),
+        let handle = match *dirty {
+            Dirty::Object(handle) | Dirty::Entries(handle) | Dirty::Bytes(handle, ..) => handle,
+            Dirty::Everything => return Ok(()),
         };
         let attributes = match self.primary.attributes(handle) {
             Ok(attributes) if !self.known.is_own(&attributes) => return Ok(()),
@@ -73,11 +73,11 @@ impl<P: Present> Comparing<'_, P> {
             return Ok(());
         }
         let pair = Pair { object, id: ours.id, is_new: false };
-        match *dirt {
-            Dirt::Bytes(_, offset, length) => {
+        match *dirty {
+            Dirty::Bytes(_, offset, length) => {
                 self.object(&pair, offset..offset.saturating_add(length))
             }
-            Dirt::Entries(_) => self.below(object, ours.id, false),
+            Dirty::Entries(_) => self.below(object, ours.id, false),
             _ => self.object(&pair, 0..u64::MAX),
         }
     }

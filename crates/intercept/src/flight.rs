@@ -139,9 +139,10 @@ mod tests {
         assert_eq!(flight.enter(bytes(9, 0..u64::MAX), &once()), None);
         let next = flight.enter(bytes(9, 4096..8192), &|| true).expect("other bytes");
         // A CREATE that may cut whatever is written.
-        assert_eq!(flight.enter([name(7, "c"), vec![Key::Some]].concat(), &once()), None);
+        assert_eq!(flight.enter([name(7, "c"), vec![Key::AnyBytes]].concat(), &once()), None);
         [first, write, next].into_iter().for_each(|ticket| flight.leave(ticket));
-        let cuts = flight.enter([name(7, "c"), vec![Key::Some]].concat(), &|| true).expect("free");
+        let cuts =
+            flight.enter([name(7, "c"), vec![Key::AnyBytes]].concat(), &|| true).expect("free");
         assert_eq!(flight.enter(bytes(9, 0..1), &once()), None);
         flight.leave(cuts);
         let ticket = flight.enter(name(1, "a"), &|| false).expect("all have left");

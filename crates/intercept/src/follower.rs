@@ -24,7 +24,7 @@ use crate::flight::Flight;
 use crate::known::Known;
 use crate::primary::{Primary, PrimaryAddress};
 use crate::spool::{Next, Spool};
-use crate::update::{Dirt, Outcome, Record, changing, dirt_of_call};
+use crate::update::{Dirty, Outcome, Record, changing, dirty_of_call};
 
 /// Records of one transaction at most.
 const BATCH_RECORDS_MAX: usize = 64;
@@ -146,22 +146,22 @@ impl<G: Ground> Follower<G> {
         match record.outcome() {
             Outcome::Refused => {}
             // The primary may have answered from memory what it did long ago.
-            Outcome::Done(_) if is_again => self.spool.soil(record.dirt()),
+            Outcome::Done(_) if is_again => self.spool.mark_dirty(record.dirty()),
             Outcome::Done(_) => self.spool.push(record),
-            Outcome::Unknown => self.spool.soil(unknown(&record.call)),
+            Outcome::Unknown => self.spool.mark_dirty(unknown(&record.call)),
         }
         if let Some(verifier) = verifier {
             let before = self.verifier.lock().replace(verifier);
             if before.is_some_and(|before| before != verifier) {
                 tracing::info!(primary = %self.address, "it was started anew: all is compared");
-                self.spool.soil([Dirt::Everything]);
+                self.spool.mark_dirty([Dirty::Everything]);
             }
         }
     }
 
     /// Nobody knows whether the primary carried a call out.
     pub(crate) fn give_up(&self, client: u128, call: &[u8]) {
-        self.spool.soil(unknown(call));
+        self.spool.mark_dirty(unknown(call));
         let mut given_up = self.given_up.lock();
         if given_up.len() >= GIVEN_UP_MAX {
             given_up.pop_front();
@@ -200,7 +200,7 @@ impl<G: Ground> Follower<G> {
             };
             // Nothing is known of what was under way.
             primary = None;
-            self.spool.soil([Dirt::Everything]);
+            self.spool.mark_dirty([Dirty::Everything]);
             let trouble = words(&fault);
             let mut state = self.state.lock();
             if state.1.as_ref() != Some(&trouble) {
@@ -238,11 +238,13 @@ impl<G: Ground> Follower<G> {
         self.comparisons.fetch_add(1, Ordering::Relaxed);
         let goes_on = || !self.spool.is_stopped();
         for _ in 0..ROUNDS_MAX {
-            let dirt = self.spool.take_dirt();
-            let is_little = dirt.len() <= HELD_MAX && !dirt.contains(&Dirt::Everything);
-            match self.compare_dirt(primary, known, &dirt, &goes_on) {
+            let dirty = self.spool.take_dirty();
+            let is_little = dirty.len() <= HELD_MAX && !dirty.contains(&Dirty::Everything);
+            match self.compare_dirty(primary, known, &dirty, &goes_on) {
                 // It was overtaken by what passed meanwhile.
-                Err(Fault::Share(error)) if is_overtaken(error.kind) => self.spool.soil(dirt),
+                Err(Fault::Share(error)) if is_overtaken(error.kind) => {
+                    self.spool.mark_dirty(dirty)
+                }
                 compared => compared?,
             }
             if is_little {
@@ -267,11 +269,11 @@ impl<G: Ground> Follower<G> {
         goes_on: &dyn Fn() -> bool,
     ) -> Result<(), Fault> {
         while !self.spool.begin_queue() {
-            let dirt = self.spool.take_dirt();
-            match self.compare_dirt(primary, known, &dirt, goes_on) {
+            let dirty = self.spool.take_dirty();
+            match self.compare_dirty(primary, known, &dirty, goes_on) {
                 // Whatever it was doing, the time was over.
                 Err(_) if !goes_on() => {
-                    self.spool.soil(dirt);
+                    self.spool.mark_dirty(dirty);
                     return Ok(());
                 }
                 compared => compared?,
@@ -283,11 +285,11 @@ impl<G: Ground> Follower<G> {
         Ok(())
     }
 
-    fn compare_dirt(
+    fn compare_dirty(
         &self,
         primary: &mut Primary,
         known: &mut Known,
-        dirt: &HashSet<Dirt>,
+        dirty: &HashSet<Dirty>,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<(), Fault> {
         let compared = self.ground.with_share(|share| {
@@ -306,7 +308,7 @@ impl<G: Ground> Follower<G> {
                     self.compared.fetch_add(1, Ordering::Relaxed);
                 },
             };
-            comparing.dirt(dirt)
+            comparing.dirty(dirty)
         });
         compared?
     }
@@ -326,7 +328,7 @@ impl<G: Ground> Follower<G> {
         match followed {
             Err(Fault::Differs) => {
                 tracing::info!(primary = %self.address, "the follower differs, and is compared");
-                self.spool.soil(rest.iter().flat_map(Record::dirt));
+                self.spool.mark_dirty(rest.iter().flat_map(Record::dirty));
                 Ok(())
             }
             followed => followed,
@@ -421,8 +423,8 @@ fn is_overtaken(kind: ErrorKind) -> bool {
 }
 
 /// What a call may have done.
-fn unknown(call: &[u8]) -> Vec<Dirt> {
-    changing(call).map_or_else(|| vec![Dirt::Everything], |(_, call)| dirt_of_call(&call))
+fn unknown(call: &[u8]) -> Vec<Dirty> {
+    changing(call).map_or_else(|| vec![Dirty::Everything], |(_, call)| dirty_of_call(&call))
 }
 
 /// A call as it can be known again.

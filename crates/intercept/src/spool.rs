@@ -1,8 +1,8 @@
 //! What the primary did and the follower has not done yet.
 //!
 //! ```text
-//! Queue: records in the order of their replies --- there is dirt --> Dirt
-//! Dirt: what is to be compared --- all of it is, while no call is under way --> Queue
+//! Queue: records in the order of their replies --- something may differ --> Dirty
+//! Dirty: objects that are to be compared --- all of it is, while no call is under way --> Queue
 //! ```
 
 use std::collections::{HashSet, VecDeque};
@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::update::{Dirt, Record};
+use crate::update::{Dirty, Record};
 
 /// Bytes of records that wait; whoever brings more waits until there is room.
 pub(crate) const QUEUE_BYTES_MAX: usize = 256 << 20;
 /// Things to be compared one by one; beyond that all is.
-const DIRT_MAX: usize = 1 << 18;
+const DIRTY_MAX: usize = 1 << 18;
 
 /// The spool.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ struct State {
     is_queue: bool,
     queue: VecDeque<Record>,
     queue_bytes: usize,
-    dirt: HashSet<Dirt>,
+    dirty: HashSet<Dirty>,
     /// Records that were taken, and are being done.
     in_hand: usize,
     is_stopped: bool,
@@ -55,7 +55,7 @@ impl Spool {
             is_queue: false,
             queue: VecDeque::new(),
             queue_bytes: 0,
-            dirt: HashSet::from([Dirt::Everything]),
+            dirty: HashSet::from([Dirty::Everything]),
             in_hand: 0,
             is_stopped: false,
         };
@@ -72,20 +72,20 @@ impl Spool {
             state.queue_bytes += record.bytes();
             state.queue.push_back(record);
         } else {
-            state.soil(record.dirt());
+            state.mark_dirty(record.dirty());
         }
         drop(state);
         self.changed.notify_all();
     }
 
     /// It is not known what became of these. All that waits is compared too: it may rest on them.
-    pub(crate) fn soil(&self, dirt: impl IntoIterator<Item = Dirt>) {
+    pub(crate) fn mark_dirty(&self, dirty: impl IntoIterator<Item = Dirty>) {
         let mut state = self.state.lock();
         state.is_queue = false;
-        state.soil(dirt);
+        state.mark_dirty(dirty);
         state.queue_bytes = 0;
         for record in std::mem::take(&mut state.queue) {
-            state.soil(record.dirt());
+            state.mark_dirty(record.dirty());
         }
         drop(state);
         self.changed.notify_all();
@@ -117,14 +117,14 @@ impl Spool {
     }
 
     /// What is to be compared; it is taken.
-    pub(crate) fn take_dirt(&self) -> HashSet<Dirt> {
-        std::mem::take(&mut self.state.lock().dirt)
+    pub(crate) fn take_dirty(&self) -> HashSet<Dirty> {
+        std::mem::take(&mut self.state.lock().dirty)
     }
 
     /// Queues records from now on; false if there is something to be compared again.
     pub(crate) fn begin_queue(&self) -> bool {
         let mut state = self.state.lock();
-        state.is_queue = state.dirt.is_empty();
+        state.is_queue = state.dirty.is_empty();
         state.is_queue
     }
 
@@ -152,13 +152,13 @@ impl Spool {
 }
 
 impl State {
-    fn soil(&mut self, dirt: impl IntoIterator<Item = Dirt>) {
-        if self.dirt.contains(&Dirt::Everything) {
+    fn mark_dirty(&mut self, dirty: impl IntoIterator<Item = Dirty>) {
+        if self.dirty.contains(&Dirty::Everything) {
             return;
         }
-        self.dirt.extend(dirt);
-        if self.dirt.len() > DIRT_MAX {
-            self.dirt = HashSet::from([Dirt::Everything]);
+        self.dirty.extend(dirty);
+        if self.dirty.len() > DIRTY_MAX {
+            self.dirty = HashSet::from([Dirty::Everything]);
         }
     }
 }

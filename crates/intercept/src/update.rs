@@ -48,12 +48,12 @@ pub(crate) enum Key {
     /// Bytes of an object; all of them stand for its attributes too.
     Bytes(FileHandle, Range<u64>),
     /// All bytes of a file that the call does not say: that of a CREATE which cuts what is there.
-    Some,
+    AnyBytes,
 }
 
 /// Something of the primary that the follower may not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Dirt {
+pub(crate) enum Dirty {
     /// Content and attributes of an object.
     Object(FileHandle),
     /// Attributes of a file, and bytes of it: from where, and how many.
@@ -74,7 +74,7 @@ impl Key {
             (Key::Bytes(file, bytes), Key::Bytes(other, others)) => {
                 file == other && bytes.start < others.end && others.start < bytes.end
             }
-            (Key::Some, other) | (other, Key::Some) => !matches!(other, Key::Name(..)),
+            (Key::AnyBytes, other) | (other, Key::AnyBytes) => !matches!(other, Key::Name(..)),
             _ => false,
         }
     }
@@ -99,7 +99,7 @@ pub(crate) fn keys(call: &Call<'_>) -> Vec<Key> {
             vec![Key::Bytes(*file, *offset..offset.saturating_add(data.len() as u64))]
         }
         Call::Create { place, how: CreateHow::Unchecked(set) } if set.size.is_some() => {
-            vec![name(place), Key::Some]
+            vec![name(place), Key::AnyBytes]
         }
         Call::Create { place, .. }
         | Call::Mkdir { place, .. }
@@ -113,19 +113,19 @@ pub(crate) fn keys(call: &Call<'_>) -> Vec<Key> {
 }
 
 /// What has to be compared if it is not known what became of a call.
-pub(crate) fn dirt_of_call(call: &Call<'_>) -> Vec<Dirt> {
+pub(crate) fn dirty_of_call(call: &Call<'_>) -> Vec<Dirty> {
     match call {
-        Call::Setattr { object, .. } => vec![Dirt::Object(*object)],
+        Call::Setattr { object, .. } => vec![Dirty::Object(*object)],
         Call::Write { file, offset, data, .. } => {
-            vec![Dirt::Bytes(*file, *offset, data.len() as u64)]
+            vec![Dirty::Bytes(*file, *offset, data.len() as u64)]
         }
         Call::Create { place, .. }
         | Call::Mkdir { place, .. }
         | Call::Symlink { place, .. }
-        | Call::Mknod { place, .. } => vec![Dirt::Entries(place.dir)],
-        Call::Remove { object } | Call::Rmdir { object } => vec![Dirt::Entries(object.dir)],
-        Call::Rename { from, to } => vec![Dirt::Entries(from.dir), Dirt::Entries(to.dir)],
-        Call::Link { file, link } => vec![Dirt::Object(*file), Dirt::Entries(link.dir)],
+        | Call::Mknod { place, .. } => vec![Dirty::Entries(place.dir)],
+        Call::Remove { object } | Call::Rmdir { object } => vec![Dirty::Entries(object.dir)],
+        Call::Rename { from, to } => vec![Dirty::Entries(from.dir), Dirty::Entries(to.dir)],
+        Call::Link { file, link } => vec![Dirty::Object(*file), Dirty::Entries(link.dir)],
         _ => Vec::new(),
     }
 }
@@ -172,16 +172,20 @@ impl Record {
     }
 
     /// What has to be compared if it is not carried out on the follower.
-    pub(crate) fn dirt(&self) -> Vec<Dirt> {
+    pub(crate) fn dirty(&self) -> Vec<Dirty> {
         match self.update() {
             None => Vec::new(),
             Some(update) => {
-                let mut dirt = dirt_of_call(&update.call);
+                let mut dirty = dirty_of_call(&update.call);
                 if let Some((Some(made), _)) = update.made() {
                     let is_directory = matches!(update.call, Call::Mkdir { .. });
-                    dirt.push(if is_directory { Dirt::Entries(made) } else { Dirt::Object(made) });
+                    dirty.push(if is_directory {
+                        Dirty::Entries(made)
+                    } else {
+                        Dirty::Object(made)
+                    });
                 }
-                dirt
+                dirty
             }
         }
     }
