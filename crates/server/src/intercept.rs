@@ -81,7 +81,7 @@ impl Ground for FollowerGround {
     }
 }
 
-/// The sockets of relays, bound.
+/// The sockets of relays, bound. All that can be refused before there is a pool is refused here.
 pub(crate) fn bind(config: &Config) -> Result<Vec<(Intercept, TcpListener)>, StartError> {
     let mut shares = HashSet::new();
     let mut bound = Vec::new();
@@ -90,6 +90,12 @@ pub(crate) fn bind(config: &Config) -> Result<Vec<(Intercept, TcpListener)>, Sta
             return Err(StartError::setting(
                 format!("intercept: two relays have the share {}", intercept.share),
                 "a share follows one server: give each relay its own",
+            ));
+        }
+        if intercept.form == Form::Inline && config.nfs.tcp.is_empty() {
+            return Err(StartError::setting(
+                "intercept: inline stands before this server's own NFS, which is off",
+                "give --nfs ADDRESS:PORT",
             ));
         }
         let sockets = listen::bind(&intercept.listening, crate::exposure::nfs_protection(config))?;
@@ -154,13 +160,7 @@ fn run(
             (primary, Some(FollowerGround { shares, volume }))
         }
         None => {
-            let own = own.ok_or_else(|| {
-                StartError::setting(
-                    "intercept: inline stands before this server's own NFS, which is off",
-                    "give --nfs ADDRESS:PORT",
-                )
-            })?;
-            let address = own.to_string();
+            let address = own.expect("`bind` refuses it without").to_string();
             let (nfs, mount, export) = (address.clone(), address, format!("/{share}"));
             (PrimaryAddress { nfs, mount, export }, None)
         }

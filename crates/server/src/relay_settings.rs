@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use intercept::PrimaryAddress;
 use serde::Deserialize;
+use units::VolumeName;
 use volume::Architecture;
 
 use crate::{Listening, StartError};
@@ -83,9 +84,8 @@ impl FromStr for InterceptSettings {
         let (Some(listen), Some(form), Some(share)) = (parts.next(), parts.next(), parts.next())
         else {
             return Err(StartError::setting(
-                format!("--intercept: `{text}` is not a relay"),
-                "give LISTEN,FORM,SHARE,PRIMARY, such as \
-                 127.0.0.1:20500,append,home,10.0.0.5:2049:/srv/home",
+                format!("`{text}` is not LISTEN,FORM,SHARE,PRIMARY"),
+                "such as 127.0.0.1:20500,append,home,10.0.0.5:2049:/srv/home",
             ));
         };
         Ok(InterceptSettings { listen, form, share, primary: parts.next() })
@@ -120,9 +120,13 @@ impl Intercept {
                 ),
                 _ => wrong(
                     format!("{} needs a primary", form.name()),
-                    "give the server's export: primary = \"HOST:PORT:/EXPORT\"",
+                    "give the server's export, HOST:PORT:/EXPORT: primary = \"...\", or the last part \
+                     of --intercept",
                 ),
             });
+        }
+        if let Err(error) = VolumeName::check(&settings.share) {
+            return Err(wrong(error.message, error.hint.as_deref().unwrap_or_default()));
         }
         Ok(Intercept { listening, form, share: settings.share.clone(), primary })
     }
@@ -147,7 +151,8 @@ mod tests {
         let inline = read("127.0.0.1:0,inline,home").expect("a relay");
         assert_eq!(inline.to_string(), "inline, share home");
         for (text, what) in [
-            ("127.0.0.1:0,append", "is not a relay"),
+            ("127.0.0.1:0,append", "is not LISTEN,FORM,SHARE,PRIMARY"),
+            ("127.0.0.1:0,append,../home,nas:2049:/x", "does not begin with a letter or digit"),
             ("127.0.0.1:0,copy,home,nas:2049:/x", "`copy` is no form"),
             ("127.0.0.1:0,append,home", "append needs a primary"),
             ("127.0.0.1:0,inline,home,nas:2049:/x", "inline has no primary"),
