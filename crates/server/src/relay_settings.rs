@@ -120,8 +120,8 @@ impl Intercept {
                 ),
                 _ => wrong(
                     format!("{} needs a primary", form.name()),
-                    "give the server's export, HOST:PORT:/EXPORT: primary = \"...\", or the last part \
-                     of --intercept",
+                    "give the server's export, HOST:PORT:/EXPORT: primary = \"...\", or the last \
+                     part of --intercept",
                 ),
             });
         }
