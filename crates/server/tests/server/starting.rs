@@ -139,19 +139,12 @@ fn a_start_that_fails_leaves_nothing_behind() {
     }
     let blank = std::io::Read::bytes(fs::File::open(&device).expect("disk")).take(1 << 20);
     assert!(blank.map(|byte| byte.expect("read")).all(|byte| byte == 0), "no pool on it");
-    // Relays: without NFS of its own, and in the place of a name.
-    for (form, share, primary) in [("inline", "home", None), ("append", "../h", Some("nas:1:/x"))] {
-        let mut failing = settings(&dir.path().join("new/er"));
-        failing.intercept = vec![hindsight_server::InterceptSettings {
-            listen: "127.0.0.1:0".to_owned(),
-            form: form.to_owned(),
-            share: share.to_owned(),
-            primary: primary.map(str::to_owned),
-        }];
-        let error = refusal(failing);
-        assert!(matches!(error, StartError::Setting { .. }), "{error}");
-        assert_eq!(entries(dir.path()), 2);
-    }
+    // A relay before NFS that is off.
+    let mut failing = settings(&dir.path().join("new/er"));
+    failing.intercept = vec!["127.0.0.1:0,inline,home".parse().expect("a relay")];
+    let error = refusal(failing);
+    assert!(error.to_string().contains("which is off"), "{error}");
+    assert_eq!(entries(dir.path()), 2);
     // What can be known only while the pool is made.
     let mut tiny = settings(&dir.path().join("new/er"));
     tiny.pool_size = Some("1MiB".to_owned());
