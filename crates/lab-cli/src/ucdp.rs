@@ -25,10 +25,11 @@ mod sfs;
 const MEASURED: Preface<'static> = Preface {
     title: "UCDP's figures, measured",
     words: "Zhu and Chiueh, Portable and Efficient Continuous Data Protection for Network File \
-            Servers, DSN 2007, section 5. The load has SPECsfs97's operations and sizes, with the \
-            share of updates scaled; it is not that benchmark. Beside what was measured stands \
-            what the paper says in words. Lines take turns within a round, on one machine with the \
-            load itself; shares have `metadata = server`, as the server alone flushes no names.",
+            Servers, DSN 2007, its evaluation. The load has SPECsfs97's operations and sizes, \
+            with the share of updates scaled; it is not that benchmark. Beside what was measured \
+            stands what the paper says in words. Lines take turns within a round, on one machine \
+            with the load itself; shares have `metadata = server`, as the server alone flushes no \
+            names.",
     found: "Measured",
 };
 

@@ -1,5 +1,5 @@
-//! UCDP's evaluation (Zhu and Chiueh, DSN 2007, section 5): an NFS server alone, and its forms O,
-//! A, I and K, as they were measured here, beside what the paper says in words.
+//! UCDP's evaluation (Zhu and Chiueh, DSN 2007): an NFS server alone, and its forms O, A, I and
+//! K, as they were measured here, beside what the paper says in words.
 //!
 //! 1. Nothing is measured here: a program that has servers and a clock hands in what it measured.
 //! 2. The paper's pictures are not known, only its text.
