@@ -177,14 +177,7 @@ impl Record {
             None => Vec::new(),
             Some(update) => {
                 let mut dirty = dirty_of_call(&update.call);
-                if let Some((Some(made), _)) = update.made() {
-                    let is_directory = matches!(update.call, Call::Mkdir { .. });
-                    dirty.push(if is_directory {
-                        Dirty::Entries(made)
-                    } else {
-                        Dirty::Object(made)
-                    });
-                }
+                dirty.extend(update.made().and_then(|(made, _)| made).map(Dirty::Object));
                 dirty
             }
         }

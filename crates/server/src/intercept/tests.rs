@@ -318,27 +318,6 @@ fn records_have_the_client_and_the_user_of_the_call() {
     assert_eq!(seen, [(create, 1007, loopback), (write, 1007, loopback)]);
 }
 
-#[test]
-fn calls_whose_answer_nobody_saw_are_compared() {
-    let followed = Followed::new("append", a_tree);
-    followed.settle();
-    for round in 0..20 {
-        let (mut client, top) = followed.client();
-        let file = client.create(&top, &format!("broken {round}")).expect("made");
-        for part in 0..4 {
-            client.xid += 1;
-            let arguments = Args::default().opaque(&file).u64(part * 4096).u32(4096).u32(0);
-            let arguments = arguments.opaque(&[round as u8 + 1; 4096]);
-            let number = Procedure::Write.number();
-            let record = client.record(wire::nfs3::PROGRAM, number, &arguments.0);
-            client.send(&record);
-        }
-        // The connection ends with what is under way.
-        drop(client);
-    }
-    followed.assert_alike();
-}
-
 /// A server that takes connections and calls, and answers none of them.
 fn silent() -> (SocketAddr, std::sync::mpsc::Receiver<std::net::TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
@@ -363,6 +342,89 @@ fn append(rig: &Rig, primary: SocketAddr) -> Result<(Intercepts, SocketAddr), St
     let bound = vec![(intercept, listener)];
     let started = Intercepts::start(&rig.pool, &rig.shares, bound, None);
     started.map(|intercepts| (intercepts, relay)).map_err(|error| error.to_string())
+}
+
+/// Connections to a server through somebody who can lose what it answers.
+struct Lossy {
+    address: SocketAddr,
+    lost: Arc<std::sync::Mutex<Vec<Arc<std::sync::atomic::AtomicBool>>>>,
+}
+
+impl Lossy {
+    fn new(server: SocketAddr) -> Lossy {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let address = listener.local_addr().expect("address");
+        let lost: Arc<std::sync::Mutex<Vec<Arc<std::sync::atomic::AtomicBool>>>> = Arc::default();
+        let flags = Arc::clone(&lost);
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let server = std::net::TcpStream::connect(server).expect("connect");
+                let flag = Arc::new(std::sync::atomic::AtomicBool::new(false));
+                flags.lock().expect("no panic").push(Arc::clone(&flag));
+                let (mut to, mut from) =
+                    (server.try_clone().expect("clone"), client.try_clone().expect("clone"));
+                thread::spawn(move || std::io::copy(&mut from, &mut to));
+                thread::spawn(move || answers(server, client, &flag));
+            }
+        });
+        Lossy { address, lost }
+    }
+
+    /// Loses what is answered on the newest connection.
+    fn lose(&self) {
+        let flags = self.lost.lock().expect("no panic");
+        flags.last().expect("a connection").store(true, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+fn answers(
+    mut server: std::net::TcpStream,
+    mut client: std::net::TcpStream,
+    is_lost: &std::sync::atomic::AtomicBool,
+) {
+    let mut part = vec![0; 64 << 10];
+    while let Ok(count @ 1..) = std::io::Read::read(&mut server, &mut part) {
+        if is_lost.load(std::sync::atomic::Ordering::SeqCst) {
+            // All that was asked is done by then.
+            thread::sleep(Duration::from_millis(300));
+            break;
+        }
+        if std::io::Write::write_all(&mut client, &part[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = client.shutdown(std::net::Shutdown::Both);
+}
+
+#[test]
+fn calls_whose_answer_nobody_saw_are_compared() {
+    let rig = Rig::new();
+    let mut direct = Client::connect(rig.address);
+    let top = direct.mount("/s").expect("mounted");
+    a_tree(&mut direct, &top);
+    let lossy = Lossy::new(rig.address);
+    let (intercepts, relay) = append(&rig, lossy.address).expect("started");
+    let followed = Followed { rig, intercepts, relay };
+    followed.settle();
+    let (mut client, top) = followed.client();
+    let file = client.create(&top, "broken").expect("made");
+    followed.settle();
+    let comparisons = followed.status().comparisons;
+    lossy.lose();
+    for part in 0..4 {
+        client.xid += 1;
+        let arguments = Args::default().opaque(&file).u64(part * 4096).u32(4096).u32(0);
+        let number = Procedure::Write.number();
+        let arguments = arguments.opaque(&[7; 4096]);
+        client.send(&client.record(wire::nfs3::PROGRAM, number, &arguments.0));
+    }
+    assert_eq!(client.receive(), None, "its answers are lost");
+    let until = Instant::now() + Duration::from_secs(30);
+    while followed.status().comparisons == comparisons {
+        assert!(Instant::now() < until, "nothing is compared");
+        thread::sleep(Duration::from_millis(20));
+    }
+    followed.assert_alike();
 }
 
 #[test]
@@ -412,12 +474,6 @@ fn other_exports_are_neither_mounted_nor_followed() {
     client.write(&file, 0, 0, b"not followed").expect("written there");
     client.create(&top, "own").expect("made");
     followed.assert_alike();
-    client.xid += 1;
-    let mnt = Args::default().opaque(b"/t");
-    let record = client.record(wire::mount::PROGRAM, 1, &mnt.0);
-    client.send(&record);
-    let (_, reply) = client.receive().expect("an answer");
-    assert_eq!(reply[12..16], [0, 0, 0, 5], "SYSTEM_ERR");
 }
 
 #[test]
@@ -466,12 +522,14 @@ fn only_the_relay_changes_a_share_that_follows() {
 
 #[test]
 fn what_would_change_the_server_unseen_is_refused() {
-    let followed = Followed::new("append", |_, _| {});
-    let (mut client, top) = followed.client();
+    let rig = Rig::new();
+    // It would not answer.
+    let (address, _accepted) = silent();
+    let (_intercepts, relay) = append(&rig, address).expect("started");
+    let mut client = Client::connect(relay);
     let ask = |client: &mut Client, program: u32, change: &dyn Fn(&mut Vec<u8>)| {
         client.xid += 1;
-        let getattr = Args::default().opaque(&top).0;
-        let mut record = client.record(program, 1, &getattr);
+        let mut record = client.record(program, 1, &Args::default().opaque(b"/t").0);
         change(&mut record);
         client.send(&record);
         client.receive().expect("an answer").1
@@ -491,7 +549,9 @@ fn what_would_change_the_server_unseen_is_refused() {
     // No procedure of NFS: PROC_UNAVAIL.
     let reply = ask(&mut client, wire::nfs3::PROGRAM, &|record| record[4 + 23] = 99);
     assert_eq!(words(&reply), [0, 0, 0, 3]);
-    client.getattr(&top).expect("the connection goes on");
+    // Another export: SYSTEM_ERR.
+    let reply = ask(&mut client, wire::mount::PROGRAM, &|_| {});
+    assert_eq!(words(&reply), [0, 0, 0, 5]);
 }
 
 #[test]
@@ -516,29 +576,38 @@ fn a_server_that_lost_what_was_written_is_compared_whole() {
 }
 
 #[test]
-fn a_tree_that_is_removed_and_made_again_while_it_is_compared_is_followed() {
-    for round in 0..3 {
-        let followed = Followed::new("append", |client, top| {
-            for number in 0..300 {
-                client.create(top, &format!("f{number}")).expect("made");
-            }
-        });
-        let (mut client, top) = followed.client();
-        client.xid = 10_000 * (round + 1);
-        // Numbers are given again at once.
-        for number in 0..60 {
-            let name = format!("d{}", number % 3);
-            let dir = client.mkdir(&top, &name).expect("made");
-            let inner = format!("inner{number}");
-            client.create(&dir, &inner).expect("made");
-            if number < 57 {
-                client.remove(&dir, &inner).expect("removed");
-                let rmdir = Args::default().at(&top, &name);
-                client.nfs(Procedure::Rmdir, rmdir).expect("removed");
-            }
+fn a_directory_that_is_removed_and_made_again_while_it_is_compared_is_followed() {
+    let mut followed = Followed::new("append", |client, top| {
+        let x = client.mkdir(top, "x").expect("made");
+        client.create(&x, "old").expect("made");
+        // It is read for a while.
+        let large = client.create(top, "large").expect("made");
+        for part in 0..96 {
+            client.write(&large, part << 20, 0, &vec![1; 1 << 20]).expect("written");
         }
-        followed.assert_alike();
+    });
+    followed.settle();
+    followed.intercepts.stop();
+    // `Shares` knows its followers once for all.
+    followed.intercepts = Intercepts::default();
+    followed.rig = followed.rig.restart();
+    (followed.intercepts, followed.relay) = start(&followed.rig, "append");
+    let (mut client, top) = followed.client();
+    client.xid = 700_000_000;
+    // The names at the top are seen, and the large file is being read.
+    while followed.status().compared == 0 {
+        thread::sleep(Duration::from_millis(1));
     }
+    let x = client.find(&top, "x").expect("there");
+    client.remove(&x, "old").expect("removed");
+    client.nfs(Procedure::Rmdir, Args::default().at(&top, "x")).expect("removed");
+    let again = client.mkdir(&top, "x").expect("made");
+    client.create(&again, "new").expect("made");
+    assert_eq!(followed.status().state, State::Comparing, "too late to be a test");
+    let number = |client: &mut Client, handle: &Fh| client.getattr(handle).expect("there").fileid;
+    assert_eq!(client.getattr(&x), Err(Nfsstat3::Stale));
+    assert!(number(&mut client, &again) > 0);
+    followed.assert_alike();
 }
 
 #[test]
