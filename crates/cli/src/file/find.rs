@@ -17,10 +17,10 @@ pub struct FindArgs {
     #[arg(value_name = "VOLUME:[PART]/PATH")]
     pub of: OsString,
     /// From this moment on [default: the oldest].
-    #[arg(long, value_name = "MOMENT")]
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
     pub since: Option<String>,
     /// Up to this moment [default: the present].
-    #[arg(long, value_name = "MOMENT")]
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
     pub until: Option<String>,
 }
 

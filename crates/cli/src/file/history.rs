@@ -27,10 +27,10 @@ pub struct HistoryArgs {
     #[arg(value_name = "VOLUME:[PART]/PATH")]
     pub of: OsString,
     /// From this moment on [default: the oldest].
-    #[arg(long, value_name = "MOMENT")]
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
     pub since: Option<String>,
     /// Up to this moment [default: the present].
-    #[arg(long, value_name = "MOMENT")]
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
     pub until: Option<String>,
     /// Compare the bytes as well: what was written in place at one modification time is told.
     #[arg(long)]
