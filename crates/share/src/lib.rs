@@ -17,6 +17,7 @@
 //! - [`OperationLog`]: who changed something, and when; [`Naming`]: the paths of that.
 //! - [`repair`]: the tree without some of the operations; [`Changer`]: changes of a command.
 //! - [`restore`]: a subtree put back as it was.
+//! - [`Importing`]: objects of elsewhere, put into a share.
 //! - [`differences`]: the paths that differ between two moments.
 //! - [`check::check`]: what is wrong with a share.
 
@@ -33,11 +34,13 @@ mod directory;
 mod directory_change;
 mod error;
 mod extents;
+mod import;
 mod layered;
 mod moment;
 mod on_volume;
 mod operation_log;
 mod operations;
+mod part;
 mod past;
 mod path;
 mod paths;
@@ -57,10 +60,11 @@ pub use blocks::{
 pub use changer::Changer;
 pub use difference::{Difference, differences};
 pub use error::{Damage, Error, ErrorKind, Lack, NotKept, Result, TooSmall};
+pub use import::{Import, ImportError, Imported, Importing};
 pub use moment::Moment;
 pub use on_volume::{ViewBlocks, VolumeBlocks};
 pub use operation_log::{At, Logged, OperationLog};
-pub use operations::create::{Create, Special};
+pub use operations::create::{Create, Like, Special};
 pub use operations::rename::Place;
 pub use past::Past;
 pub use path::{FilePath, PathError};

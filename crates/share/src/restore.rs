@@ -23,6 +23,7 @@ use crate::blocks::{Present, Wait};
 use crate::changer::Changer;
 use crate::directory::check_below;
 use crate::error::{Error, ErrorKind, Result, require};
+use crate::part::chunk_bytes;
 use crate::path::FilePath;
 use crate::permission::Credentials;
 use crate::share::Share;
@@ -124,7 +125,7 @@ pub fn restore<T: Tree, P: Present>(
         past,
         changer,
         asked,
-        chunk_bytes: parts::chunk_bytes(changer.share.write_bytes_max()),
+        chunk_bytes: chunk_bytes(changer.share.write_bytes_max()),
         path: Vec::new(),
         done: Restored::default(),
         restored: BTreeMap::new(),
@@ -341,31 +342,6 @@ impl<T: Tree, P: Present> Run<'_, T, P> {
         change: impl Fn(&mut Transaction<'_, 'd, P>, &Caller<'_>) -> Result<R>,
     ) -> Result<R> {
         self.changer.change(change)
-    }
-
-    /// Does as many changes as there are, each by its index, in as few transactions as they need.
-    fn change_each<'d>(
-        &self,
-        count: usize,
-        change: impl Fn(&mut Transaction<'_, 'd, P>, &Caller<'_>, usize) -> Result<()>,
-    ) -> Result<()> {
-        let mut done = 0;
-        while done < count {
-            done = self.change(|transaction, caller| {
-                let mut at = done;
-                while at < count {
-                    match change(transaction, caller, at) {
-                        Err(error) if error.kind == ErrorKind::TransactionFull && at > done => {
-                            break;
-                        }
-                        changed => changed?,
-                    }
-                    at += 1;
-                }
-                Ok(at)
-            })?;
-        }
-        Ok(())
     }
 
     /// Fails if it is to end.

@@ -3,35 +3,18 @@
 use format::share::inode::FileKind;
 use units::FileId;
 
-use super::parts::{Part, each_difference};
+use super::parts::each_difference;
 use super::{Effect, Run, attributes_of, has_attributes};
 use crate::attributes::{Attributes, SetAttributes};
 use crate::blocks::{Present, Wait};
-use crate::error::{Error, ErrorKind, Result, require};
+use crate::changer::not_overtaken;
+use crate::error::{Error, ErrorKind, Result};
 use crate::operations::create::{Create, Like};
-use crate::permission::Credentials;
-use crate::transaction::{Caller, Transaction};
+use crate::part::{Part, write_part};
 use crate::tree::Tree;
-
-/// Times that a name is looked at anew because others changed it meanwhile.
-const TRIES: usize = 8;
 
 /// The directory to go on in; none of what has no entries, or stays as it is.
 type Below = Option<Option<FileId>>;
-
-/// Whether somebody else changed what was looked at.
-fn is_overtaken(error: &Error) -> bool {
-    matches!(
-        error.kind,
-        ErrorKind::Exists
-            | ErrorKind::NotFound
-            | ErrorKind::NotSync
-            | ErrorKind::Stale
-            | ErrorKind::NotEmpty
-            | ErrorKind::IsDirectory
-            | ErrorKind::NotDirectory
-    )
-}
 
 impl<T: Tree, P: Present> Run<'_, T, P> {
     /// Puts back what had a name.
@@ -41,14 +24,10 @@ impl<T: Tree, P: Present> Run<'_, T, P> {
         name: &[u8],
         then: &Attributes,
     ) -> Result<Below> {
-        for _ in 1..TRIES {
+        not_overtaken(|| {
             self.check_goes_on()?;
-            match self.try_entry(parent, name, then) {
-                Err(error) if is_overtaken(&error) => {}
-                done => return done,
-            }
-        }
-        self.try_entry(parent, name, then)
+            self.try_entry(parent, name, then)
+        })
     }
 
     fn try_entry(
@@ -92,34 +71,10 @@ impl<T: Tree, P: Present> Run<'_, T, P> {
     ) -> Result<Option<FileId>> {
         let Some(parent) = parent.filter(|_| !self.asked.dry_run) else { return Ok(None) };
         let set = attributes_of(then);
-        let made = self.in_place_of(parent, name, there, |transaction, caller| {
+        let made = self.changer.in_place_of(parent, name, there, |transaction, caller| {
             transaction.make_directory(caller, parent, name, &set)
         })?;
         Ok(Some(made.id))
-    }
-
-    /// Takes away what is there, and makes something else: at once, if a transaction has room for
-    /// both.
-    fn in_place_of<'d, R>(
-        &self,
-        parent: FileId,
-        name: &[u8],
-        there: Option<&Attributes>,
-        make: impl Fn(&mut Transaction<'_, 'd, P>, &Caller<'_>) -> Result<R>,
-    ) -> Result<R> {
-        let both = self.change(|transaction, caller| {
-            take_away(transaction, caller, parent, name, there)?;
-            make(transaction, caller)
-        });
-        match both {
-            Err(error) if error.kind == ErrorKind::TransactionFull && there.is_some() => {
-                self.change(|transaction, caller| {
-                    take_away(transaction, caller, parent, name, there)
-                })?;
-                self.change(&make)
-            }
-            both => both,
-        }
     }
 
     /// Gives an object that was put back another of its names.
@@ -136,7 +91,7 @@ impl<T: Tree, P: Present> Run<'_, T, P> {
             return Ok(());
         }
         if let (Some(parent), Some(linked), false) = (parent, linked, self.asked.dry_run) {
-            let done = self.in_place_of(parent, name, there, |transaction, caller| {
+            let done = self.changer.in_place_of(parent, name, there, |transaction, caller| {
                 transaction.link(caller, linked, parent, name)
             });
             if let Err(error) = done {
@@ -267,7 +222,7 @@ impl<T: Tree, P: Present> Run<'_, T, P> {
             self.check_goes_on()?;
             is_written = true;
             if let Some(id) = into.filter(|_| !self.asked.dry_run) {
-                self.change_each(parts.len(), |transaction, caller, index| {
+                self.changer.change_each(parts.len(), |transaction, caller, index| {
                     write_part(transaction, caller, id, &parts[index])
                 })?;
             }
@@ -301,7 +256,7 @@ impl<T: Tree, P: Present> Run<'_, T, P> {
             _ => Vec::new(),
         };
         let like = Like { kind: then.kind, target: &target, device: then.device };
-        let made = self.in_place_of(parent, name, there, |transaction, caller| {
+        let made = self.changer.in_place_of(parent, name, there, |transaction, caller| {
             transaction.make_like(caller, parent, name, &set, like)
         })?;
         self.set_attributes(made.id, then)?;
@@ -327,7 +282,7 @@ impl<T: Tree, P: Present> Run<'_, T, P> {
         }
         let all = attributes_of(then);
         let set = SetAttributes { size: Some(then.size), ..all };
-        let made = self.in_place_of(parent, name, there, |transaction, caller| {
+        let made = self.changer.in_place_of(parent, name, there, |transaction, caller| {
             let made = transaction.create(caller, parent, name, Create::Guarded(&set))?;
             for part in &parts {
                 write_part(transaction, caller, made.id, part)?;
@@ -349,38 +304,4 @@ impl<T: Tree, P: Present> Run<'_, T, P> {
 /// Whether nothing changed since then: each change gives another time and another number.
 fn is_unchanged(then: &Attributes, there: &Attributes) -> bool {
     then.id == there.id && then.changed == there.changed && then.operation == there.operation
-}
-
-/// Takes a name away from what was looked at: if it is another, or changed, the caller looks again.
-fn take_away<P: Present>(
-    transaction: &mut Transaction<'_, '_, P>,
-    caller: &Caller<'_>,
-    parent: FileId,
-    name: &[u8],
-    there: Option<&Attributes>,
-) -> Result<()> {
-    let Some(there) = there else { return Ok(()) };
-    let found = transaction.look_up(&Credentials::root(), parent, name)?;
-    let is_it = found.id == there.id && found.changed == there.changed;
-    require(is_it, ErrorKind::NotSync)?;
-    match found.kind {
-        FileKind::Directory => transaction.remove_directory(caller, parent, name),
-        _ => transaction.remove(caller, parent, name),
-    }
-}
-
-fn write_part<'d, P: Present, B: AsRef<[u8]>>(
-    transaction: &mut Transaction<'_, 'd, P>,
-    caller: &Caller<'_>,
-    id: FileId,
-    part: &'d Part<B>,
-) -> Result<()> {
-    match part {
-        Part::Bytes { offset, bytes } => {
-            transaction.write(caller, id, *offset, bytes.as_ref()).map(drop)
-        }
-        Part::Hole { first_block, blocks } => {
-            transaction.make_hole(caller, id, *first_block, *blocks).map(drop)
-        }
-    }
 }

@@ -138,7 +138,7 @@ impl<T: Tree, P: Present> Run<'_, T, P> {
     /// Takes names away that are no directories'.
     fn remove_files(&mut self, directory: FileId, names: &[Vec<u8>]) -> Result<()> {
         if !self.asked.dry_run {
-            self.change_each(names.len(), |transaction, caller, index| {
+            self.changer.change_each(names.len(), |transaction, caller, index| {
                 remove(transaction, caller, directory, &names[index])
             })?;
         }

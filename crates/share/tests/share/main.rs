@@ -9,6 +9,7 @@ mod engine;
 mod faults;
 mod files;
 mod histories;
+mod imports;
 mod memory;
 mod model;
 mod ops;
