@@ -50,10 +50,11 @@ pub struct Imported {
     pub kept: u64,
     /// Bytes of files that were written.
     pub bytes: u64,
-    /// What was left out, since what is there does not give way to it.
-    pub in_the_way: u64,
-    /// The first of their paths.
-    pub told: Vec<Vec<u8>>,
+    /// Objects that were left out: what is there does not give way to them, what they are a further
+    /// name of is not there, or a share cannot have them.
+    pub left_out: u64,
+    /// The first of their paths, and why.
+    pub told: Vec<(Vec<u8>, ErrorKind)>,
 }
 
 /// Why an import ended.
@@ -116,8 +117,7 @@ impl<'i, P: Present> Importing<'i, P> {
     /// not there. All of its content is read, unless it is left out.
     ///
     /// # Errors
-    /// Those of the content; `NotFound` and `IsDirectory` of a link; `Invalid` of what is no
-    /// directory at the top; those of [`Changer::change`]. All that was done until then stays.
+    /// Those of the content, and of [`Changer::change`]. All that was done until then stays.
     pub fn put(
         &mut self,
         names: &[&[u8]],
@@ -127,12 +127,10 @@ impl<'i, P: Present> Importing<'i, P> {
     ) -> Done {
         self.check_goes_on()?;
         match self.try_put(names, what, set, content) {
-            Err(ImportError::Share(error))
-                if matches!(error.kind, ErrorKind::NotEmpty | ErrorKind::NotDirectory) =>
-            {
-                self.done.in_the_way += 1;
+            Err(ImportError::Share(error)) if is_of_one_object(error.kind, what) => {
+                self.done.left_out += 1;
                 if self.done.told.len() < TOLD_MAX {
-                    self.done.told.push(joined(names));
+                    self.done.told.push((joined(names), error.kind));
                 }
                 Ok(())
             }
@@ -430,6 +428,17 @@ impl<'i, P: Present> Importing<'i, P> {
             Effect::Kept => &mut self.done.kept,
         } += 1;
     }
+}
+
+/// Whether all others can be put although this one cannot.
+fn is_of_one_object(kind: ErrorKind, what: Import<'_>) -> bool {
+    use ErrorKind as K;
+    let is_of_link = matches!(kind, K::NotFound | K::IsDirectory | K::Stale | K::TooManyLinks);
+    is_of_link && matches!(what, Import::Link(_))
+        || matches!(
+            kind,
+            K::NotEmpty | K::NotDirectory | K::NameTooLong | K::FileTooLarge | K::Invalid
+        )
 }
 
 /// Whether a file may be written to: no other name of it changes.
