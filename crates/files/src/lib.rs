@@ -7,8 +7,11 @@
 //! 3. A reader gives what the kernel would give after a mount that replays, or it refuses. Bytes
 //!    that nobody can vouch for are an error.
 //!
+//! Archives of trees are written and read, too ([`Writer`], [`Reader`]).
+//!
 //! There is no clock, thread, file or socket here: a [`Source`] is handed in.
 
+mod archive;
 mod bytes;
 mod crc;
 mod detect;
@@ -20,6 +23,7 @@ mod source;
 mod system;
 mod tree;
 
+pub use archive::{Link, Member, Reader, What, Writer};
 pub use detect::open;
 pub use error::{Error, ErrorKind, Result};
 pub use parts::{Part, PartTable, parts};
