@@ -62,6 +62,7 @@ const LADDER: &[Rung] = &[
             "intercept",
             "wire",
             "share",
+            "files",
             "volume",
             "api",
             "block",

@@ -25,7 +25,7 @@ mod operations;
 mod target;
 
 pub use address::{ServerAddress, Token};
-use connection::Outgoing;
+use connection::{Content, Outgoing};
 use target::Target;
 
 /// Why a call failed.
@@ -473,7 +473,7 @@ impl Client {
         keep: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
     ) -> Result<()> {
         let target = format!("{API_PREFIX}{}", volume(name).part("trace").query(query));
-        let outgoing = Outgoing { method: Method::GET, target, body: None };
+        let outgoing = Outgoing { method: Method::GET, target, content: Content::None };
         let refused = self.runtime.block_on(connection::receive(&self.address, outgoing, keep))?;
         match refused {
             None => Ok(()),
@@ -580,8 +580,13 @@ impl Client {
         target: &Target,
         body: Option<&impl Serialize>,
     ) -> Result<connection::Incoming> {
-        let body = body.map(|b| serde_json::to_vec(b).expect("our own types always serialise"));
-        let outgoing = Outgoing { method, target: format!("{API_PREFIX}{target}"), body };
+        let content = body.map_or(Content::None, |body| {
+            Content::Json(serde_json::to_vec(body).expect("our own types always serialise"))
+        });
+        self.send(Outgoing { method, target: format!("{API_PREFIX}{target}"), content })
+    }
+
+    fn send(&self, outgoing: Outgoing) -> Result<connection::Incoming> {
         let answer = self.runtime.block_on(connection::exchange(&self.address, outgoing))?;
         if answer.status.is_success() {
             return Ok(answer);

@@ -129,6 +129,62 @@ pub struct FileQuery {
     pub at: Option<String>,
 }
 
+/// Which tree is sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ArchiveQuery {
+    /// A path from the top; `/`, the top, by default. A byte that is no UTF-8 is `\xHH`, and a
+    /// backslash `\\`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(example = "/docs", pattern = "^[/][a-z0-9]{1,32}$")]
+    pub path: Option<String>,
+    /// The moment; the present by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+}
+
+/// Where an archive is put.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ImportFilesQuery {
+    /// The path, from the top, of the directory that all of it is put into, which is made if it is
+    /// not there; `/`, the top, by default. A byte that is no UTF-8 is `\xHH`, and a backslash
+    /// `\\`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(example = "/docs", pattern = "^[/][a-z0-9]{1,32}$")]
+    pub path: Option<String>,
+}
+
+/// The outcome of an import into a share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ImportedFiles {
+    /// The share.
+    pub share: String,
+    /// The path of the directory that all was put into.
+    pub path: String,
+    /// The number of the last operation before it, by which its own operations are known: their
+    /// cause is this import.
+    pub number: u64,
+    /// The seq of the share before it.
+    pub before: u64,
+    /// Names that were not there.
+    pub created: u64,
+    /// Names that were another's, or whose object had other bytes or attributes.
+    pub overwritten: u64,
+    /// Names that were there as they are.
+    pub kept: u64,
+    /// Bytes of files that were written.
+    pub bytes: u64,
+    /// Members of the archive that are not in the share.
+    pub left_out: u64,
+    /// The first 1,000 of them, with why.
+    pub told: Vec<String>,
+    /// Members with extended attributes, which shares have none of.
+    pub extended: u64,
+}
+
 /// A request to put files back as they were.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

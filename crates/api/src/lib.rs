@@ -24,8 +24,8 @@ mod types;
 pub use client::{Client, ClientError, Page, ServerAddress};
 pub use dry_run::Would;
 pub use files::{
-    FileDiffQuery, FileDifference, FileEntry, FileQuery, RestoreFiles, RestoredFiles, TreeQuery,
-    path_bytes, path_text,
+    ArchiveQuery, FileDiffQuery, FileDifference, FileEntry, FileQuery, ImportFilesQuery,
+    ImportedFiles, RestoreFiles, RestoredFiles, TreeQuery, path_bytes, path_text,
 };
 pub use group::{
     ChangeGroup, CloneGroup, CreateGroup, Group, GroupReverted, GroupVersion, MemberResolved,

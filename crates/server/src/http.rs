@@ -5,6 +5,7 @@
 mod about;
 mod addresses;
 mod answer;
+mod archives;
 mod ask;
 mod changing;
 mod context;
@@ -22,6 +23,7 @@ mod marks;
 mod model;
 mod operations;
 mod page;
+mod pieces;
 mod pool;
 mod rename;
 mod repairs;
@@ -36,6 +38,7 @@ mod timeline;
 mod together;
 mod trace;
 mod trash;
+mod upload;
 mod versions;
 mod volumes;
 

@@ -2,16 +2,21 @@
 //!
 //! A connection per request: the command line sends few. An answer is read whole and bounded.
 
+use std::io::{self, Read};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Bytes;
+use hyper::body::{Body, Bytes, Frame};
 use hyper::client::conn::http1;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, LINK};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::mpsc::{Receiver, channel};
 
 use super::{ClientError, ServerAddress, Token};
 
@@ -25,9 +30,66 @@ pub(super) struct Outgoing {
     pub method: Method,
     /// Path and query.
     pub target: String,
-    /// JSON.
-    pub body: Option<Vec<u8>>,
+    pub content: Content,
 }
+
+/// The content of a request.
+pub(super) enum Content {
+    None,
+    Json(Vec<u8>),
+    /// An archive, read as it is sent.
+    Archive(Box<dyn Read + Send>),
+}
+
+/// Bytes of an archive that are read at a time.
+const PART_BYTES: usize = 128 << 10;
+
+/// Parts that wait to be sent.
+const WAITING_PARTS: usize = 4;
+
+/// A body that is read as it is sent, by a thread: to wait for the next part keeps none back.
+struct Parts(Receiver<io::Result<Bytes>>);
+
+impl Parts {
+    fn of(mut from: Box<dyn Read + Send>) -> Parts {
+        let (sender, parts) = channel(WAITING_PARTS);
+        std::thread::spawn(move || {
+            loop {
+                let mut part = vec![0; PART_BYTES];
+                let read = from.read(&mut part);
+                let part = match read {
+                    Ok(0) => return,
+                    Ok(length) => {
+                        part.truncate(length);
+                        Ok(Bytes::from(part))
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => Err(error),
+                };
+                let is_last = part.is_err();
+                // Nobody waits for more once there is an answer.
+                if sender.blocking_send(part).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        Parts(parts)
+    }
+}
+
+impl Body for Parts {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        self.0.poll_recv(cx).map(|part| part.map(|part| part.map(Frame::data)))
+    }
+}
+
+type Sent = UnsyncBoxBody<Bytes, io::Error>;
 
 /// The name that a server is called by, and its token.
 type Host<'a> = (&'a str, Option<&'a Token>);
@@ -94,8 +156,8 @@ async fn hand_over(
 }
 
 async fn receive_body(
-    sender: &mut http1::SendRequest<Full<Bytes>>,
-    request: Request<Full<Bytes>>,
+    sender: &mut http1::SendRequest<Sent>,
+    request: Request<Sent>,
     keep: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
 ) -> Result<Option<Incoming>, ClientError> {
     let answer = sender.send_request(request).await.map_err(ClientError::Exchange)?;
@@ -130,24 +192,25 @@ async fn send(
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(ClientError::Exchange)?;
     let driver = tokio::spawn(connection);
-    let answer = sender.send_request(request(host, outgoing)?).await;
-    let answer = answer.map_err(ClientError::Exchange)?;
+    let received = receive_whole(&mut sender, request(host, outgoing)?).await;
+    driver.abort();
+    let _ = driver.await;
+    received
+}
+
+async fn receive_whole(
+    sender: &mut http1::SendRequest<Sent>,
+    request: Request<Sent>,
+) -> Result<Incoming, ClientError> {
+    let answer = sender.send_request(request).await.map_err(ClientError::Exchange)?;
     let status = answer.status();
     let link = answer.headers().get(LINK).and_then(|v| v.to_str().ok()).map(str::to_owned);
-    let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX)
-        .collect()
-        .await
-        .map_err(ClientError::Body)?
-        .to_bytes();
-    drop(sender);
-    driver.abort();
+    let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+    let body = body.map_err(ClientError::Body)?.to_bytes();
     Ok(Incoming { status, link, body })
 }
 
-fn request(
-    (host, token): Host<'_>,
-    outgoing: Outgoing,
-) -> Result<Request<Full<Bytes>>, ClientError> {
+fn request((host, token): Host<'_>, outgoing: Outgoing) -> Result<Request<Sent>, ClientError> {
     let mut builder = Request::builder()
         .method(outgoing.method)
         .uri(outgoing.target)
@@ -156,9 +219,17 @@ fn request(
     if let Some(token) = token {
         builder = builder.header(AUTHORIZATION, format!("Bearer {}", token.0));
     }
-    if outgoing.body.is_some() {
-        builder = builder.header(CONTENT_TYPE, "application/json");
+    let (media_type, body) = match outgoing.content {
+        Content::None => (None, whole(Vec::new())),
+        Content::Json(json) => (Some("application/json"), whole(json)),
+        Content::Archive(from) => (Some("application/x-tar"), Parts::of(from).boxed_unsync()),
+    };
+    if let Some(media_type) = media_type {
+        builder = builder.header(CONTENT_TYPE, media_type);
     }
-    let body = Full::new(Bytes::from(outgoing.body.unwrap_or_default()));
     builder.body(body).map_err(ClientError::Request)
+}
+
+fn whole(bytes: Vec<u8>) -> Sent {
+    Full::new(Bytes::from(bytes)).map_err(|never| match never {}).boxed_unsync()
 }

@@ -1,12 +1,15 @@
 //! Calls about the files of shares.
 
+use std::io::{self, Read};
+
 use hyper::Method;
 
-use super::connection::{self, Outgoing};
+use super::connection::{self, Content, Outgoing};
+use super::target::Target;
 use super::{Client, ClientError, Page, Result, read, share};
 use crate::{
-    API_PREFIX, FileDiffQuery, FileDifference, FileEntry, FileQuery, RestoreFiles, RestoredFiles,
-    TreeQuery,
+    API_PREFIX, ArchiveQuery, FileDiffQuery, FileDifference, FileEntry, FileQuery,
+    ImportFilesQuery, ImportedFiles, RestoreFiles, RestoredFiles, TreeQuery,
 };
 
 impl Client {
@@ -20,14 +23,45 @@ impl Client {
         &self,
         name: &str,
         query: &FileQuery,
-        keep: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
+        keep: &mut dyn FnMut(&[u8]) -> io::Result<()>,
     ) -> Result<()> {
-        let target = format!("{API_PREFIX}{}", share(name).part("file").query(query));
-        let outgoing = Outgoing { method: Method::GET, target, body: None };
+        self.receive(&share(name).part("file").query(query), keep)
+    }
+
+    /// A tree as an archive, as it comes.
+    pub fn archive(
+        &self,
+        name: &str,
+        query: &ArchiveQuery,
+        keep: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> Result<()> {
+        self.receive(&share(name).part("archive").query(query), keep)
+    }
+
+    fn receive(
+        &self,
+        target: &Target,
+        keep: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> Result<()> {
+        let target = format!("{API_PREFIX}{target}");
+        let outgoing = Outgoing { method: Method::GET, target, content: Content::None };
         match self.runtime.block_on(connection::receive(&self.address, outgoing, keep))? {
             None => Ok(()),
             Some(answer) => Err(ClientError::Problem(Box::new(read(&answer)?))),
         }
+    }
+
+    /// Puts an archive into a share, as it is read.
+    pub fn import_files(
+        &self,
+        name: &str,
+        query: &ImportFilesQuery,
+        archive: impl Read + Send + 'static,
+    ) -> Result<ImportedFiles> {
+        let target = format!("{API_PREFIX}{}", share(name).part("archive").query(query));
+        let content = Content::Archive(Box::new(archive));
+        let outgoing = Outgoing { method: Method::POST, target, content };
+        read(&self.send(outgoing)?)
     }
 
     /// Puts files back as they were.

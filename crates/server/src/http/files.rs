@@ -1,13 +1,10 @@
 //! Files of shares at any moment: listed, and read.
 //!
 //! 1. The caller is an administrator: in the tree it is root. Symbolic links are not followed.
-//! 2. A file is read in pieces, the next when the client has taken the last: of a moment, so that
-//!    all of it is of one. A client that goes away, or takes nothing, keeps no thread.
+//! 2. A file is read in pieces, of a moment, so that all of it is of one.
 
 use std::fmt::Write;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll};
 
 use ::share::{
     Attributes, Credentials, Error, ErrorKind, FileKind, FilePath, Past, Tree, ViewBlocks, Wait,
@@ -18,13 +15,12 @@ use axum::extract::State;
 use axum::http::header::{ACCEPT_RANGES, CONTENT_RANGE, CONTENT_TYPE, RANGE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use hyper::body::{Body, Bytes, Frame, SizeHint};
-use tokio::task::{JoinHandle, spawn_blocking};
 use units::{FileId, Moment};
 
 use super::answer::{Answer, Listed, Refusal};
 use super::ask::{Asked, Named};
 use super::context::{Context, PAGE_ENTRIES, moment, page_entries};
+use super::pieces::{Pieces, Sending};
 use super::shares::share;
 use crate::nfs::Opened;
 
@@ -179,9 +175,9 @@ pub(super) async fn file(
     };
     let (past, object, range) = context.engine(read).await?;
     let (start, end) = range.unwrap_or((0, object.size));
-    let content = Content { past, id: object.id, at: start, end, reading: None };
+    let content = Content { past, id: object.id, at: start, end };
     let headers = [(CONTENT_TYPE, "application/octet-stream"), (ACCEPT_RANGES, "bytes")];
-    let body = AxumBody::new(content);
+    let body = AxumBody::new(Sending::Idle(content));
     Ok(match range {
         None => (headers, body).into_response(),
         Some(_) => {
@@ -213,57 +209,33 @@ struct Content {
     id: FileId,
     at: u64,
     end: u64,
-    reading: Option<JoinHandle<::share::Result<Vec<u8>>>>,
 }
 
-impl Content {
-    /// Begins to read the next piece, where it may wait.
-    fn read(&self) -> JoinHandle<::share::Result<Vec<u8>>> {
-        let (past, id, at) = (Arc::clone(&self.past), self.id, self.at);
-        // Its first byte decides where the next begins: pieces end at multiples of their length.
-        let length = (PIECE_BYTES - at % PIECE_BYTES).min(self.end - at);
-        spawn_blocking(move || {
-            let mut bytes = vec![0; length as usize];
-            let root = Credentials::root();
-            let read = past.tree(Wait::May).read(&root, id, at, &mut bytes)?;
-            bytes.truncate(read.count);
-            Ok(bytes)
-        })
-    }
-}
-
-impl Body for Content {
-    type Data = Bytes;
-    type Error = std::io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut TaskContext<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
-        if self.at >= self.end {
-            return Poll::Ready(None);
-        }
-        let mut reading = self.reading.take().unwrap_or_else(|| self.read());
-        let Poll::Ready(read) = Pin::new(&mut reading).poll(cx) else {
-            self.reading = Some(reading);
-            return Poll::Pending;
-        };
-        let read = read.map_err(std::io::Error::other)?;
-        let bytes = read.map_err(|error| {
-            tracing::error!(error = crate::nfs::answer_words(&error), "a file is not sent whole");
-            std::io::Error::other(error)
-        })?;
+impl Pieces for Content {
+    fn next(&mut self) -> ::share::Result<Option<Vec<u8>>> {
+        let bytes = piece_of(&self.past, self.id, self.at, self.end)?;
         self.at += bytes.len() as u64;
-        Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
+        Ok(Some(bytes))
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.at >= self.end
+    fn left(&self) -> Option<u64> {
+        Some(self.end - self.at)
     }
+}
 
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.end - self.at)
-    }
+/// The next bytes of a file.
+pub(super) fn piece_of(
+    past: &Past<ViewBlocks>,
+    id: FileId,
+    at: u64,
+    end: u64,
+) -> ::share::Result<Vec<u8>> {
+    // Its first byte decides where the next begins: pieces end at multiples of their length.
+    let length = (PIECE_BYTES - at % PIECE_BYTES).min(end - at);
+    let mut bytes = vec![0; length as usize];
+    let read = past.tree(Wait::May).read(&Credentials::root(), id, at, &mut bytes)?;
+    bytes.truncate(read.count);
+    Ok(bytes)
 }
 
 /// The share of a name, opened.

@@ -15,9 +15,9 @@ use super::answer::Refusal;
 use super::context::Context;
 use super::guard::{Caller, Door};
 use super::{
-    about, document, file_diff, files, groups, guard, health, history, import, jobs, marks, model,
-    operations, page, pool, rename, repairs, restores, schedules, shares, targets, timeline,
-    together, trace, trash, versions, volumes,
+    about, archives, document, file_diff, files, groups, guard, health, history, import, jobs,
+    marks, model, operations, page, pool, rename, repairs, restores, schedules, shares, targets,
+    timeline, together, trace, trash, versions, volumes,
 };
 use crate::token::Token;
 
@@ -50,6 +50,7 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(shares::allow, shares::deny))
         .routes(routes!(files::tree))
         .routes(routes!(files::file))
+        .routes(routes!(archives::send, archives::receive))
         .routes(routes!(file_diff::diff))
         .routes(routes!(restores::create))
         .routes(routes!(operations::list))

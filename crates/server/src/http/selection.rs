@@ -134,6 +134,7 @@ impl Selection {
             ("number", "<=") => Condition::Numbers(0, number()?),
             ("repair", "=") => Condition::Cause(CauseKind::Repair, number()?),
             ("restore", "=") => Condition::Cause(CauseKind::Restore, number()?),
+            ("import", "=") => Condition::Cause(CauseKind::Import, number()?),
             _ => return Err(wrong(format!("`{key:.64}{operator}` is no condition"))),
         });
         Ok(())
