@@ -81,6 +81,8 @@ pub const EXAMPLES: &[(&str, &str)] = &[
     ("share deny", "home 10.1.0.0/16"),
     ("share ls", "home@-1h /docs"),
     ("share cat", "home@-1h /docs/letter.txt"),
+    ("share import", "home /srv/home"),
+    ("share export", "home@-1h /tmp/home-before"),
     ("share ops", "home --since -1h --client 10.0.0.7"),
     ("share log", "home /docs/letter.txt"),
     ("share repair", "home --undo 'client=10.0.0.7 and time>=-2h' --dry-run"),

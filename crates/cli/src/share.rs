@@ -13,7 +13,7 @@ use crate::output::{Align, human, pairs, table};
 use crate::session::{Session, say};
 use crate::volume::{Limit, hook_or_none, limit, on_or_off};
 use crate::volume_text::{limit_of, show_dedup, show_encoding, show_grace, show_hook, show_window};
-use crate::{share_files, share_operations, space, trash};
+use crate::{share_archive, share_files, share_operations, space, trash};
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -42,6 +42,11 @@ pub enum Verb {
         #[arg(value_name = "HOST|CIDR", value_parser = network)]
         network: Network,
     },
+    /// Put a directory of this machine, or an archive, into a share, which is created if it is not
+    /// there. It can be undone.
+    Import(share_archive::ImportArgs),
+    /// Write a share, or a part of it, at any moment, to a directory or an archive.
+    Export(share_archive::ExportArgs),
     /// List a directory of a share, or tell of a file, at any moment.
     Ls(share_files::LsArgs),
     /// Write a file of a share, at any moment, to standard output.
@@ -194,6 +199,8 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
             let answer = json!({"share": name, "network": network, "denied": true});
             session.answer(&answer, |_| String::new())?;
         }
+        Verb::Import(args) => return share_archive::import(session, &args),
+        Verb::Export(args) => return share_archive::export(session, &args),
         Verb::Ls(args) => share_files::ls(session, &args)?,
         Verb::Cat(args) => share_files::cat(session, &args)?,
         Verb::Restore(args) => return share_files::restore(session, &args),

@@ -69,6 +69,8 @@ const COMMANDS: &[&str] = &[
     "share delete",
     "share allow",
     "share deny",
+    "share import",
+    "share export",
     "share ls",
     "share cat",
     "share log",

@@ -14,6 +14,7 @@ mod rename;
 mod schedules;
 mod scrub;
 mod serving;
+mod share_archives;
 mod share_files;
 mod share_operations;
 mod shares;

@@ -1,0 +1,429 @@
+//! `hindsight share import` and `share export`: trees from this machine and onto it. Both go as
+//! archives over the API, and need no mount.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, ErrorKind, IsTerminal, PipeReader, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use anyhow::Context;
+use api::{
+    ArchiveQuery, Client, ClientError, CreateShare, DeleteQuery, ExitCode, ImportFilesQuery,
+    ImportedFiles, TreeQuery, path_text,
+};
+use files::{Kind, Member, Reader, What};
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::local::{Dress, Placing, cannot_write};
+use crate::moment;
+use crate::output::{count, human, pairs};
+use crate::pack::pack;
+use crate::session::{Session, say};
+
+/// Bytes that are read at a time.
+const PART_BYTES: usize = 256 << 10;
+
+#[derive(Debug, clap::Args)]
+pub struct ImportArgs {
+    /// The share.
+    name: String,
+    /// A directory, an archive of tar, or - for an archive from standard input.
+    from: PathBuf,
+    /// The directory of the share that all of it is put into, from the top; is made [default: /].
+    #[arg(long, value_name = "PATH")]
+    to: Option<PathBuf>,
+    /// Write into a share that has files: what is there by the same names is replaced, what is the
+    /// same stays. The command that undoes it is printed.
+    #[arg(long)]
+    overwrite: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ExportArgs {
+    /// The share, and the moment; the share alone is its present.
+    #[arg(value_name = "NAME[@MOMENT]")]
+    of: String,
+    /// A directory, which is made; an archive, if the name ends in .tar; or - for an archive to
+    /// standard output.
+    to: PathBuf,
+    /// The path of what is written, from the top of the share [default: /].
+    #[arg(long, value_name = "PATH")]
+    path: Option<PathBuf>,
+    /// Write over what is there: files and links give way, directories are merged into.
+    #[arg(long)]
+    force: bool,
+}
+
+fn text_of(path: &Path) -> String {
+    path_text(path.as_os_str().as_bytes())
+}
+
+/// Whether a name is standard input or output.
+fn is_standard(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<ExitCode> {
+    let source = Source::open(&args.from)?;
+    let client = session.client()?;
+    let is_new = match client.share(&args.name) {
+        Ok(_) => {
+            may_import(&client, args)?;
+            false
+        }
+        Err(error) if error.exit_code() == ExitCode::NotFound => {
+            let spec = CreateShare { name: args.name.clone(), ..CreateShare::default() };
+            client.create_share(&spec)?;
+            true
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let query = ImportFilesQuery { path: args.to.as_deref().map(text_of) };
+    let (imported, mut left_out) = match send(&client, &args.name, &query, source) {
+        Ok(imported) => imported,
+        Err(error) => {
+            if is_new {
+                clean_up(&client, &args.name);
+            }
+            return Err(error);
+        }
+    };
+    session.answer(&imported, show)?;
+    left_out.extend(imported.told.iter().cloned());
+    left_out.iter().for_each(|what| say(&format!("left out: {what}")));
+    if imported.extended > 0 {
+        let objects = count(imported.extended, "object");
+        say(&format!("{objects} had extended attributes, which shares do not have"));
+    }
+    if !is_new {
+        say(&undo(&imported));
+    }
+    let is_whole = left_out.is_empty() && imported.left_out == 0;
+    Ok(if is_whole { ExitCode::Done } else { ExitCode::Partly })
+}
+
+/// Refuses to write into a share that has files, unless that is wanted.
+fn may_import(client: &Client, args: &ImportArgs) -> anyhow::Result<()> {
+    if args.overwrite {
+        return Ok(());
+    }
+    let top = TreeQuery { limit: Some(1), ..TreeQuery::default() };
+    if client.tree(&args.name, &top)?.entries.is_empty() {
+        return Ok(());
+    }
+    let text = format!("{} is there, and has files", args.name);
+    let hint = "give --overwrite, which can be undone; or import into another share, or with --to \
+                into a directory of this one";
+    Err(Failure::new(text).with_hint(hint).into())
+}
+
+/// Removes a share that was created in vain; what came into it stays.
+fn clean_up(client: &Client, name: &str) {
+    let now = DeleteQuery { force: true, now: true, ..DeleteQuery::default() };
+    let top = TreeQuery { limit: Some(1), ..TreeQuery::default() };
+    let is_empty = client.tree(name, &top).is_ok_and(|page| page.entries.is_empty());
+    if !is_empty || client.remove_share(name, &now).is_err() {
+        say(&format!("{name} was created, and has what came: --overwrite goes on from there"));
+    }
+}
+
+fn undo(imported: &ImportedFiles) -> String {
+    let ImportedFiles { share, number, created, overwritten, .. } = imported;
+    match created + overwritten {
+        0 => "nothing was changed".to_owned(),
+        _ => format!("to undo: hindsight share repair {share} --undo import={number}"),
+    }
+}
+
+fn show(imported: &ImportedFiles) -> String {
+    pairs(&[
+        ("imported into", format!("{} {}", imported.share, imported.path)),
+        ("created", imported.created.to_string()),
+        ("overwritten", imported.overwritten.to_string()),
+        ("as they were", imported.kept.to_string()),
+        ("left out", imported.left_out.to_string()),
+        ("written", human(imported.bytes)),
+        ("number", imported.number.to_string()),
+        ("before", format!("seq:{}", imported.before)),
+    ])
+}
+
+/// Where an import comes from.
+enum Source {
+    Directory(PathBuf),
+    Archive(Box<dyn Read + Send>),
+}
+
+impl Source {
+    fn open(from: &Path) -> anyhow::Result<Source> {
+        if is_standard(from) {
+            if io::stdin().is_terminal() {
+                let hint = "pipe one into it: tar -c . | hindsight share import NAME -";
+                return Err(Failure::usage("no archive comes from a terminal")
+                    .with_hint(hint)
+                    .into());
+            }
+            return Ok(Source::Archive(Box::new(io::stdin())));
+        }
+        let cannot = || format!("cannot read {}", from.display());
+        let file = File::open(from).with_context(cannot)?;
+        if file.metadata().with_context(cannot)?.is_dir() {
+            return Ok(Source::Directory(from.to_owned()));
+        }
+        Ok(Source::Archive(Box::new(file)))
+    }
+}
+
+type Imported = (ImportedFiles, Vec<String>);
+
+/// Sends it; what of a directory is in no archive.
+fn send(
+    client: &Client,
+    name: &str,
+    query: &ImportFilesQuery,
+    source: Source,
+) -> anyhow::Result<Imported> {
+    let directory = match source {
+        Source::Archive(archive) => {
+            return Ok((client.import_files(name, query, archive)?, Vec::new()));
+        }
+        Source::Directory(directory) => directory,
+    };
+    let (reader, writer) = io::pipe()?;
+    thread::scope(|scope| {
+        // If it fails, the archive ends in the middle, which the server refuses.
+        let packing =
+            scope.spawn(|| pack(&directory, BufWriter::with_capacity(PART_BYTES, writer)));
+        let imported = client.import_files(name, query, reader);
+        match (imported, packing.join().expect("packing does not panic")) {
+            (_, Err(error)) if !is_broken_pipe(&error) => Err(error),
+            (imported, packed) => Ok((imported?, packed?)),
+        }
+    })
+}
+
+/// Whether nobody read any more: the reader then knows why.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let found = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
+    found.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+pub fn export(session: &Session, args: &ExportArgs) -> anyhow::Result<ExitCode> {
+    let of = moment::read_of_volume(&args.of)?;
+    let client = session.client()?;
+    let query =
+        ArchiveQuery { path: args.path.as_deref().map(text_of), at: Some(of.moment.to_string()) };
+    let to = &args.to;
+    if is_standard(to) {
+        if io::stdout().is_terminal() {
+            let hint = "redirect it: > FILE.tar, or | tar -x";
+            let failure = Failure::usage("an archive is nothing for a terminal");
+            return Err(failure.with_hint(hint).into());
+        }
+        let mut stdout = io::stdout().lock();
+        receive(&client, &of.volume, &query, &mut stdout)?;
+        return Ok(ExitCode::Done);
+    }
+    if to.extension() == Some(OsStr::new("tar")) {
+        export_archive(&client, &of.volume, &query, args)?;
+        let exported = json!({ "share": of.volume, "to": to });
+        session.answer(&exported, |_| format!("exported {} to {}", args.of, to.display()))?;
+        return Ok(ExitCode::Done);
+    }
+    refuse_compressed(to)?;
+    let placing = Placing::new(args.force);
+    placing.check_top(to)?;
+    let (reader, writer) = io::pipe()?;
+    let made = thread::scope(|scope| {
+        let unpacking = scope.spawn(|| unpack(reader, to, placing));
+        let mut writer = writer;
+        let received = receive(&client, &of.volume, &query, &mut writer);
+        drop(writer);
+        match (received, unpacking.join().expect("unpacking does not panic")) {
+            // That it ended in the middle is not why.
+            (Err(error), _) if !is_broken_pipe(&error) => Err(error),
+            (_, unpacked) => unpacked,
+        }
+    })?;
+    session.answer(&made, |made| {
+        let mut shown = vec![("exported", args.of.clone()), ("to", to.display().to_string())];
+        shown.extend(made.rows());
+        pairs(&shown)
+    })?;
+    made.left_out.iter().for_each(|what| say(&format!("left out: {what}")));
+    Ok(if made.left_out.is_empty() { ExitCode::Done } else { ExitCode::Partly })
+}
+
+fn receive(
+    client: &Client,
+    share: &str,
+    query: &ArchiveQuery,
+    to: &mut dyn Write,
+) -> anyhow::Result<()> {
+    match client.archive(share, query, &mut |bytes| to.write_all(bytes)) {
+        // As the fault of a file or pipe of ours.
+        Err(ClientError::Keep(error)) => Err(error.into()),
+        received => Ok(received.map(|()| to.flush())??),
+    }
+}
+
+/// A name says the form: of a compressed archive it would not be true.
+fn refuse_compressed(to: &Path) -> anyhow::Result<()> {
+    let name = to.as_os_str().as_bytes();
+    let endings = [".tgz", ".tar.gz", ".tar.zst", ".tar.xz", ".tar.bz2", ".zip"];
+    if !endings.iter().any(|ending| name.ends_with(ending.as_bytes())) {
+        return Ok(());
+    }
+    let text = format!("{}: archives are not compressed here", to.display());
+    let hint = "write it to standard output: hindsight share export NAME - | gzip > FILE";
+    Err(Failure::usage(text).with_hint(hint).into())
+}
+
+fn export_archive(
+    client: &Client,
+    share: &str,
+    query: &ArchiveQuery,
+    args: &ExportArgs,
+) -> anyhow::Result<()> {
+    let to = &args.to;
+    let mut options = OpenOptions::new();
+    options.write(true);
+    match args.force {
+        true => options.create(true).truncate(true),
+        false => options.create_new(true),
+    };
+    let file = options.open(to).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => Failure::new(format!("{} is there already", to.display()))
+            .with_hint("name what is not there yet, or give --force")
+            .into(),
+        _ => anyhow::Error::new(error).context(cannot_write(to)),
+    })?;
+    let mut file = BufWriter::with_capacity(PART_BYTES, file);
+    let received = receive(client, share, query, &mut file);
+    let written =
+        received.and_then(|()| file.get_ref().sync_all().with_context(|| cannot_write(to)));
+    if written.is_err() {
+        // A part of it would pass for all.
+        let _ = std::fs::remove_file(to);
+    }
+    written
+}
+
+/// Makes what an archive of the server holds: the first member at `to`, all others below it.
+fn unpack(from: PipeReader, to: &Path, mut placing: Placing) -> anyhow::Result<crate::local::Made> {
+    let mut reader = Reader::new(BufReader::with_capacity(PART_BYTES, from));
+    let mut top = None;
+    let (mut entered, mut named) = (HashSet::new(), HashMap::new());
+    while let Some(mut member) = reader.next_member()? {
+        while member.name.ends_with(b"/") {
+            member.name.pop();
+        }
+        let top = top.get_or_insert_with(|| member.name.clone());
+        let path = place(to, top, &member.name)?;
+        let is_below = path.parent().is_some_and(|parent| entered.contains(parent));
+        // All is in directories that were made here: no link is gone through.
+        if path != to && !is_below {
+            let text =
+                format!("the archive has {} and no directory for it", path_text(&member.name));
+            return Err(Failure::new(text).into());
+        }
+        let dress = dress(&member);
+        match &member.what {
+            What::Directory => {
+                placing.directory(&path, dress)?;
+                entered.insert(path);
+                continue;
+            }
+            What::Link(first) => {
+                let first = place(to, top, first)?;
+                match named.get(&first) {
+                    Some(true) => placing.hard_link(&first, &path)?,
+                    // It could not be made.
+                    Some(false) => placing.left_out(&path, "a further name", &"see the first"),
+                    None => {
+                        let text = format!("the archive has no {}", first.display());
+                        return Err(Failure::new(text).into());
+                    }
+                }
+            }
+            What::File => placing.file(&path, member.size, &dress, |file| {
+                fill(&mut reader, file).with_context(|| cannot_write(&path))
+            })?,
+            What::Symlink(target) => placing.symlink(&path, target, &dress)?,
+            What::Fifo | What::CharacterDevice(..) | What::BlockDevice(..) => {
+                let device = match member.what {
+                    What::CharacterDevice(major, minor) | What::BlockDevice(major, minor) => {
+                        Some((major, minor))
+                    }
+                    _ => None,
+                };
+                let is_made = placing.special(&path, device, &dress)?;
+                named.insert(path, is_made);
+                continue;
+            }
+            What::Unknown(what) => {
+                placing.left_out(&path, "not read", what);
+                named.insert(path, false);
+                continue;
+            }
+        }
+        named.insert(path, true);
+    }
+    placing.finish()
+}
+
+/// Where a member goes.
+fn place(to: &Path, top: &[u8], name: &[u8]) -> anyhow::Result<PathBuf> {
+    let wrong =
+        || Failure::new(format!("the archive has {}, which leads elsewhere", path_text(name)));
+    let below = name.strip_prefix(top).ok_or_else(wrong)?;
+    let below = match below {
+        [] => return Ok(to.to_owned()),
+        [b'/', below @ ..] => below,
+        _ => return Err(wrong().into()),
+    };
+    let is_wrong = |part: &[u8]| part.is_empty() || part == b"." || part == b"..";
+    if below.split(|byte| *byte == b'/').any(is_wrong) {
+        return Err(wrong().into());
+    }
+    Ok(to.join(OsStr::from_bytes(below)))
+}
+
+fn dress(member: &Member) -> Dress {
+    Dress {
+        kind: match member.what {
+            What::File | What::Link(_) | What::Unknown(_) => Kind::File,
+            What::Directory => Kind::Directory,
+            What::Symlink(_) => Kind::Symlink,
+            What::Fifo => Kind::Fifo,
+            What::CharacterDevice(..) => Kind::CharacterDevice,
+            What::BlockDevice(..) => Kind::BlockDevice,
+        },
+        mode: member.mode,
+        owner: Some((member.uid, member.gid)),
+        modified: Some(member.modified),
+        accessed: member.accessed,
+        extended: member.extended.clone(),
+    }
+}
+
+/// Writes the content of a member, zeros as holes; how many bytes that were none.
+fn fill(from: &mut impl Read, file: &File) -> io::Result<u64> {
+    use std::os::unix::fs::FileExt;
+    let (mut part, mut at, mut written) = (vec![0; PART_BYTES], 0, 0);
+    loop {
+        let length = from.read(&mut part)?;
+        if length == 0 {
+            return Ok(written);
+        }
+        if part[..length].iter().any(|byte| *byte != 0) {
+            file.write_all_at(&part[..length], at)?;
+            written += length as u64;
+        }
+        at += length as u64;
+    }
+}
