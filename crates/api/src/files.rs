@@ -181,8 +181,11 @@ pub struct ImportedFiles {
     pub left_out: u64,
     /// The first 1,000 of them, with why.
     pub told: Vec<String>,
-    /// Members with extended attributes, which shares have none of.
+    /// Members with extended attributes, or lists or labels of access, which shares have none of.
     pub extended: u64,
+    /// Members with a time before 1970 or after 2554: in the share it is the first or the last that
+    /// there can be.
+    pub times: u64,
 }
 
 /// A request to put files back as they were.

@@ -16,10 +16,19 @@ use crate::failure::Failure;
 /// Bytes of a file that are read at a time.
 const PART_BYTES: usize = 256 << 10;
 
-/// Writes what is in a directory of this machine as an archive; what is left out, with why.
-pub fn pack(top: &Path, to: impl Write) -> anyhow::Result<Vec<String>> {
+/// What of a directory is not in its archive.
+#[derive(Debug, Default)]
+pub struct Packed {
+    /// Paths, with why.
+    pub left_out: Vec<String>,
+    /// Objects with extended attributes.
+    pub extended: u64,
+}
+
+/// Writes what is in a directory of this machine as an archive.
+pub fn pack(top: &Path, to: impl Write) -> anyhow::Result<Packed> {
     let mut work =
-        Archiving { writer: Writer::new(to), seen: HashMap::new(), left_out: Vec::new() };
+        Archiving { writer: Writer::new(to), seen: HashMap::new(), packed: Packed::default() };
     // Names of what is to come, last first.
     let mut open = vec![PathBuf::new()];
     while let Some(below) = open.pop() {
@@ -43,7 +52,7 @@ pub fn pack(top: &Path, to: impl Write) -> anyhow::Result<Vec<String>> {
         }
     }
     work.writer.finish()?;
-    Ok(work.left_out)
+    Ok(work.packed)
 }
 
 /// A directory that is being written as an archive.
@@ -51,7 +60,7 @@ struct Archiving<W> {
     writer: Writer<W>,
     /// The first name of each file that has several, by its device and number.
     seen: HashMap<(u64, u64), Vec<u8>>,
-    left_out: Vec<String>,
+    packed: Packed,
 }
 
 impl<W: Write> Archiving<W> {
@@ -59,8 +68,10 @@ impl<W: Write> Archiving<W> {
         let name = [b"./", below.as_os_str().as_bytes()].concat();
         let name = name.strip_suffix(b"/").unwrap_or(&name);
         let attributes = attributes(meta);
+        let names = rustix::fs::llistxattr(path, &mut [] as &mut [u8]).unwrap_or(0);
+        self.packed.extended += u64::from(names > 0);
         if attributes.kind == Kind::Socket {
-            self.left_out.push(format!("{}: a socket", path.display()));
+            self.packed.left_out.push(format!("{}: a socket", path.display()));
             return Ok(());
         }
         if attributes.kind != Kind::Directory && meta.nlink() > 1 {
@@ -78,23 +89,33 @@ impl<W: Write> Archiving<W> {
         if attributes.kind != Kind::File {
             return Ok(self.writer.member(name, &attributes, Link::None, &[])?);
         }
+        self.file(path, name)
+    }
+
+    fn file(&mut self, path: &Path, name: &[u8]) -> anyhow::Result<()> {
         let mut options = OpenOptions::new();
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = options.read(true).custom_flags(flags.bits() as i32).open(path);
-        let mut file = file.with_context(|| cannot_read(path))?;
+        let file = file.with_context(|| cannot_read(path))?;
+        // Of what was opened: the name may have come to another since.
+        let attributes = attributes(&file.metadata().with_context(|| cannot_read(path))?);
+        let changed = |how: &str| {
+            let text = format!("{} {how} while it was read", path.display());
+            Failure::new(text).with_hint("import it when nobody writes to it")
+        };
+        if attributes.kind != Kind::File {
+            return Err(changed("gave way to something else").into());
+        }
         self.writer.member(name, &attributes, Link::None, &[])?;
-        let mut bytes = vec![0; PART_BYTES];
+        let (mut bytes, mut from) = (vec![0; PART_BYTES], file.take(attributes.size));
         loop {
-            match file.read(&mut bytes).with_context(|| cannot_read(path))? {
+            match from.read(&mut bytes).with_context(|| cannot_read(path))? {
                 0 => break,
                 length => self.writer.content(&bytes[..length])?,
             }
         }
-        if self.writer.zeros()? > 0 {
-            let text = format!("{} became shorter while it was read", path.display());
-            return Err(Failure::new(text).with_hint("import it when nobody writes to it").into());
-        }
-        Ok(())
+        // Nothing is made up for what is not there: the archive ends here.
+        if self.writer.left() > 0 { Err(changed("became shorter").into()) } else { Ok(()) }
     }
 }
 

@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, ErrorKind, IsTerminal, PipeReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -15,13 +16,15 @@ use api::{
     ImportedFiles, TreeQuery, path_text,
 };
 use files::{Kind, Member, Reader, What};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use serde::Serialize;
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::local::{Dress, Placing, cannot_write};
+use crate::local::{Dress, Made, Placing, cannot_write};
 use crate::moment;
 use crate::output::{count, human, pairs};
-use crate::pack::pack;
+use crate::pack::{Packed, pack};
 use crate::session::{Session, say};
 
 /// Bytes that are read at a time.
@@ -83,8 +86,8 @@ pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<ExitCode> 
         Err(error) => return Err(error.into()),
     };
     let query = ImportFilesQuery { path: args.to.as_deref().map(text_of) };
-    let (imported, mut left_out) = match send(&client, &args.name, &query, source) {
-        Ok(imported) => imported,
+    let (imported, packed) = match send(&client, &args.name, &query, source) {
+        Ok(sent) => sent,
         Err(error) => {
             if is_new {
                 clean_up(&client, &args.name);
@@ -93,16 +96,20 @@ pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<ExitCode> 
         }
     };
     session.answer(&imported, show)?;
-    left_out.extend(imported.told.iter().cloned());
-    left_out.iter().for_each(|what| say(&format!("left out: {what}")));
-    if imported.extended > 0 {
-        let objects = count(imported.extended, "object");
-        say(&format!("{objects} had extended attributes, which shares do not have"));
+    let told = packed.left_out.iter().chain(&imported.told);
+    told.for_each(|what| say(&format!("left out: {what}")));
+    for (number, what) in [
+        (imported.extended + packed.extended, "extended attributes, which shares do not have"),
+        (imported.times, "a time before 1970 or after 2554, which became the nearest there is"),
+    ] {
+        if number > 0 {
+            say(&format!("{} had {what}", count(number, "object")));
+        }
     }
     if !is_new {
         say(&undo(&imported));
     }
-    let is_whole = left_out.is_empty() && imported.left_out == 0;
+    let is_whole = packed.left_out.is_empty() && imported.left_out == 0;
     Ok(if is_whole { ExitCode::Done } else { ExitCode::Partly })
 }
 
@@ -111,11 +118,20 @@ fn may_import(client: &Client, args: &ImportArgs) -> anyhow::Result<()> {
     if args.overwrite {
         return Ok(());
     }
-    let top = TreeQuery { limit: Some(1), ..TreeQuery::default() };
-    if client.tree(&args.name, &top)?.entries.is_empty() {
+    let path = args.to.as_deref().map(text_of);
+    let top = TreeQuery { path, limit: Some(1), ..TreeQuery::default() };
+    let is_free = match client.tree(&args.name, &top) {
+        Ok(page) => page.entries.is_empty(),
+        Err(error) if error.exit_code() == ExitCode::NotFound => true,
+        Err(error) => return Err(error.into()),
+    };
+    if is_free {
         return Ok(());
     }
-    let text = format!("{} is there, and has files", args.name);
+    let text = match &args.to {
+        None => format!("{} is there, and has files", args.name),
+        Some(to) => format!("{} of {} is there, and no empty directory", to.display(), args.name),
+    };
     let hint = "give --overwrite, which can be undone; or import into another share, or with --to \
                 into a directory of this one";
     Err(Failure::new(text).with_hint(hint).into())
@@ -178,18 +194,16 @@ impl Source {
     }
 }
 
-type Imported = (ImportedFiles, Vec<String>);
-
-/// Sends it; what of a directory is in no archive.
+/// Sends it.
 fn send(
     client: &Client,
     name: &str,
     query: &ImportFilesQuery,
     source: Source,
-) -> anyhow::Result<Imported> {
+) -> anyhow::Result<(ImportedFiles, Packed)> {
     let directory = match source {
         Source::Archive(archive) => {
-            return Ok((client.import_files(name, query, archive)?, Vec::new()));
+            return Ok((client.import_files(name, query, archive)?, Packed::default()));
         }
         Source::Directory(directory) => directory,
     };
@@ -249,13 +263,24 @@ pub fn export(session: &Session, args: &ExportArgs) -> anyhow::Result<ExitCode> 
             (_, unpacked) => unpacked,
         }
     })?;
-    session.answer(&made, |made| {
+    let exported = Exported { share: of.volume.clone(), to: to.clone(), made };
+    session.answer(&exported, |exported| {
         let mut shown = vec![("exported", args.of.clone()), ("to", to.display().to_string())];
-        shown.extend(made.rows());
+        shown.extend(exported.made.rows());
         pairs(&shown)
     })?;
+    let made = exported.made;
     made.left_out.iter().for_each(|what| say(&format!("left out: {what}")));
     Ok(if made.left_out.is_empty() { ExitCode::Done } else { ExitCode::Partly })
+}
+
+/// A tree that was written to a directory.
+#[derive(Serialize)]
+struct Exported {
+    share: String,
+    to: PathBuf,
+    #[serde(flatten)]
+    made: Made,
 }
 
 fn receive(
@@ -283,6 +308,7 @@ fn refuse_compressed(to: &Path) -> anyhow::Result<()> {
     Err(Failure::usage(text).with_hint(hint).into())
 }
 
+/// Writes an archive beside its place, and puts it there when it is whole.
 fn export_archive(
     client: &Client,
     share: &str,
@@ -290,31 +316,25 @@ fn export_archive(
     args: &ExportArgs,
 ) -> anyhow::Result<()> {
     let to = &args.to;
-    let mut options = OpenOptions::new();
-    options.write(true);
-    match args.force {
-        true => options.create(true).truncate(true),
-        false => options.create_new(true),
-    };
-    let file = options.open(to).map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => Failure::new(format!("{} is there already", to.display()))
-            .with_hint("name what is not there yet, or give --force")
-            .into(),
-        _ => anyhow::Error::new(error).context(cannot_write(to)),
-    })?;
-    let mut file = BufWriter::with_capacity(PART_BYTES, file);
-    let received = receive(client, share, query, &mut file);
-    let written =
-        received.and_then(|()| file.get_ref().sync_all().with_context(|| cannot_write(to)));
+    Placing::new(args.force).check_top(to)?;
+    let mut part = to.clone().into_os_string();
+    part.push(format!(".part-{}", std::process::id()));
+    let part = PathBuf::from(part);
+    let file = OpenOptions::new().write(true).create_new(true).open(&part);
+    let mut file = BufWriter::with_capacity(PART_BYTES, file.with_context(|| cannot_write(to))?);
+    let written = receive(client, share, query, &mut file).and_then(|()| {
+        file.get_ref().sync_all().with_context(|| cannot_write(to))?;
+        let flags = if args.force { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+        Ok(renameat_with(CWD, &part, CWD, to, flags).with_context(|| cannot_write(to))?)
+    });
     if written.is_err() {
-        // A part of it would pass for all.
-        let _ = std::fs::remove_file(to);
+        let _ = std::fs::remove_file(&part);
     }
     written
 }
 
 /// Makes what an archive of the server holds: the first member at `to`, all others below it.
-fn unpack(from: PipeReader, to: &Path, mut placing: Placing) -> anyhow::Result<crate::local::Made> {
+fn unpack(from: PipeReader, to: &Path, mut placing: Placing) -> anyhow::Result<Made> {
     let mut reader = Reader::new(BufReader::with_capacity(PART_BYTES, from));
     let mut top = None;
     let (mut entered, mut named) = (HashSet::new(), HashMap::new());
@@ -350,9 +370,9 @@ fn unpack(from: PipeReader, to: &Path, mut placing: Placing) -> anyhow::Result<c
                     }
                 }
             }
-            What::File => placing.file(&path, member.size, &dress, |file| {
-                fill(&mut reader, file).with_context(|| cannot_write(&path))
-            })?,
+            What::File => {
+                placing.file(&path, member.size, &dress, |file| fill(&mut reader, file, &path))?;
+            }
             What::Symlink(target) => placing.symlink(&path, target, &dress)?,
             What::Fifo | What::CharacterDevice(..) | What::BlockDevice(..) => {
                 let device = match member.what {
@@ -412,16 +432,15 @@ fn dress(member: &Member) -> Dress {
 }
 
 /// Writes the content of a member, zeros as holes; how many bytes that were none.
-fn fill(from: &mut impl Read, file: &File) -> io::Result<u64> {
-    use std::os::unix::fs::FileExt;
+fn fill(from: &mut impl Read, file: &File, path: &Path) -> anyhow::Result<u64> {
     let (mut part, mut at, mut written) = (vec![0; PART_BYTES], 0, 0);
     loop {
-        let length = from.read(&mut part)?;
+        let length = from.read(&mut part).context("cannot read the archive")?;
         if length == 0 {
             return Ok(written);
         }
         if part[..length].iter().any(|byte| *byte != 0) {
-            file.write_all_at(&part[..length], at)?;
+            file.write_all_at(&part[..length], at).with_context(|| cannot_write(path))?;
             written += length as u64;
         }
         at += length as u64;

@@ -31,6 +31,9 @@ const MAJOR: Field = 329..337;
 const MINOR: Field = 337..345;
 const PREFIX: Field = 345..500;
 
+/// The key of an extended attribute begins with this.
+const EXTENDED: &[u8] = b"SCHILY.xattr.";
+
 /// Magic and version of POSIX.
 const USTAR: &[u8; 8] = b"ustar\x0000";
 

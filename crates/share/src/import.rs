@@ -7,7 +7,8 @@
 //! 3. No symbolic link is followed.
 //! 4. Times of directories are set at the end. It is no single transaction.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read};
 
 use format::share::inode::FileKind;
@@ -25,6 +26,10 @@ use crate::tree::Tree;
 
 /// Paths that are told one by one.
 const TOLD_MAX: usize = 1000;
+/// Objects that may be left out.
+const LEFT_OUT_MAX: usize = 1 << 20;
+/// Directories in one another, at most.
+const DEPTH_MAX: usize = 4096;
 
 /// An object that is imported.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +56,7 @@ pub struct Imported {
     /// Bytes of files that were written.
     pub bytes: u64,
     /// Objects that were left out: what is there does not give way to them, what they are a further
-    /// name of is not there, or a share cannot have them.
+    /// name of is not there or was left out, or a share cannot have them.
     pub left_out: u64,
     /// The first of their paths, and why.
     pub told: Vec<(Vec<u8>, ErrorKind)>,
@@ -69,6 +74,9 @@ pub enum ImportError {
     /// The share did not take it.
     #[error(transparent)]
     Share(#[from] Error),
+    /// More was left out than can be remembered.
+    #[error("too much is left out")]
+    LeftOut,
 }
 
 type Done<T = ()> = std::result::Result<T, ImportError>;
@@ -91,8 +99,11 @@ pub struct Importing<'i, P> {
     last: (Vec<u8>, FileId),
     /// Objects with several names that stayed, each for one name: another is another object.
     taken: HashSet<FileId>,
+    /// Hashes of the paths of what was left out: further names of it are, too.
+    left_out: HashSet<u64>,
+    hasher: RandomState,
     /// Directories whose attributes are set at the end.
-    directories: Vec<(FileId, SetAttributes)>,
+    directories: HashMap<FileId, SetAttributes>,
 }
 
 impl<'i, P: Present> Importing<'i, P> {
@@ -109,7 +120,9 @@ impl<'i, P: Present> Importing<'i, P> {
             done: Imported::default(),
             last: (Vec::new(), top),
             taken: HashSet::new(),
-            directories: Vec::new(),
+            left_out: HashSet::new(),
+            hasher: RandomState::new(),
+            directories: HashMap::new(),
         })
     }
 
@@ -132,10 +145,23 @@ impl<'i, P: Present> Importing<'i, P> {
                 if self.done.told.len() < TOLD_MAX {
                     self.done.told.push((joined(names), error.kind));
                 }
+                self.leave_out(names)
+            }
+            Ok(()) if !self.left_out.is_empty() => {
+                self.left_out.remove(&self.hasher.hash_one(names));
                 Ok(())
             }
             put => put,
         }
+    }
+
+    /// Remembers that an object is left out, so that further names of it are, too.
+    ///
+    /// # Errors
+    /// `LeftOut` if it is one too many.
+    pub fn leave_out(&mut self, names: &[&[u8]]) -> Done {
+        self.left_out.insert(self.hasher.hash_one(names));
+        if self.left_out.len() > LEFT_OUT_MAX { Err(ImportError::LeftOut) } else { Ok(()) }
     }
 
     /// Sets the attributes of directories; the outcome.
@@ -143,7 +169,7 @@ impl<'i, P: Present> Importing<'i, P> {
     /// # Errors
     /// Those of [`Changer::change`].
     pub fn finish(mut self) -> Result<Imported> {
-        for (id, set) in std::mem::take(&mut self.directories).into_iter().rev() {
+        for (id, set) in std::mem::take(&mut self.directories) {
             match self.set(id, &set) {
                 // Somebody else removed it.
                 Err(error) if error.kind == ErrorKind::Stale => {}
@@ -160,6 +186,7 @@ impl<'i, P: Present> Importing<'i, P> {
         set: &SetAttributes,
         content: &mut dyn Read,
     ) -> Done {
+        require(names.len() <= DEPTH_MAX, ErrorKind::NameTooLong)?;
         let Some((name, above)) = names.split_last() else {
             require(matches!(what, Import::Directory), ErrorKind::Invalid)?;
             let top = self.changer.share.tree(Wait::May)?.top()?;
@@ -173,6 +200,7 @@ impl<'i, P: Present> Importing<'i, P> {
             }
             Import::File(size) => self.file(parent, name, size, set, content)?,
             Import::Link(to) => {
+                require(!self.left_out.contains(&self.hasher.hash_one(to)), ErrorKind::NotFound)?;
                 let effect = not_overtaken(|| self.link(parent, name, to))?;
                 self.count(effect);
             }
@@ -247,7 +275,7 @@ impl<'i, P: Present> Importing<'i, P> {
         let now = self.changer.share.tree(Wait::May)?.attributes(id)?;
         let is_other = effect == Effect::Kept && !has(&now, set);
         self.count(if is_other { Effect::Overwritten } else { effect });
-        self.directories.push((id, *set));
+        self.directories.insert(id, *set);
         Ok(())
     }
 

@@ -70,6 +70,9 @@ fn a_directory_comes_back_as_it_was() {
     fixture.ok(&["share", "export", "home", &archive]);
     let again = fixture.run(&["share", "export", "home", &archive]);
     assert!(again.code == 1 && again.err.contains("is there already"), "{again:?}");
+    // What fails takes nothing away.
+    let lost = fixture.run(&["share", "export", "none", &archive, "--force"]);
+    assert_eq!(lost.code, 10, "{lost:?}");
     let unpacked = fixture.path("unpacked");
     fs::create_dir(&unpacked).expect("made");
     shell(&unpacked, &format!("tar --delay-directory-restore -xpf '{archive}'"));
@@ -119,6 +122,8 @@ fn what_cannot_be_imported_or_exported_is_told_and_changes_nothing() {
         (&["share", "import", "disk", from], 1, "there is a volume disk already"),
         (&["share", "import", "a name", from], 2, "name"),
         (&["share", "import", "home", from, "--to", "/a/x", "--overwrite"], 3, "is no directory"),
+        (&["share", "import", "home", from, "--to", "/b"], 0, "imported into"),
+        (&["share", "import", "home", from, "--to", "/b"], 1, "no empty directory"),
         (&["share", "export", "none", "/tmp/x"], 10, "there is no share none"),
         (&["share", "export", "home", "x.tar.gz"], 2, "not compressed here"),
         (&["share", "export", "home@v:9", "never"], 10, "9"),

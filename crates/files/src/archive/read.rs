@@ -1,15 +1,20 @@
 //! The reader. Nothing that an archive says is believed: what is kept of it in memory has a limit.
 
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read};
 
 use super::{
-    BLOCK_BYTES, Field, GID, MAGIC, MAJOR, MINOR, MODE, MTIME, NAME, PREFIX, SIZE, SUM, TARGET,
-    TYPE, UID, USTAR, sum_of,
+    BLOCK_BYTES, EXTENDED, Field, GID, MAGIC, MAJOR, MINOR, MODE, MTIME, NAME, PREFIX, SIZE, SUM,
+    TARGET, TYPE, UID, USTAR, sum_of,
 };
 use crate::tree::Time;
 
 /// Bytes of the records of one member, at most.
 const RECORDS_BYTES_MAX: u64 = 1 << 20;
+/// Bytes that are read at a time behind the end.
+const PART_BYTES: usize = 64 << 10;
+/// Headers that tell of one member, at most.
+const HEADERS_MAX: u32 = 64;
 /// Pieces of a file with holes, at most.
 const PIECES_MAX: usize = 1 << 20;
 /// Pieces in a header, and in a block that goes on with them: GNU's form, with the field that says
@@ -61,6 +66,8 @@ pub struct Member {
     pub accessed: Option<Time>,
     /// Extended attributes: names and values.
     pub extended: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Whether it has others in a form that is not read, or lists or labels of access.
+    pub has_more: bool,
 }
 
 /// Reads an archive, member by member; the content of the last is read from the reader itself.
@@ -68,7 +75,7 @@ pub struct Member {
 pub struct Reader<R> {
     from: R,
     /// Records for all that follows.
-    global: Records,
+    global: BTreeMap<Vec<u8>, Vec<u8>>,
     /// What of the content is not a hole: offsets and lengths, in order; read up to the first.
     pieces: Vec<(u64, u64)>,
     piece: usize,
@@ -97,7 +104,7 @@ impl<R: Read> Reader<R> {
     pub fn new(from: R) -> Reader<R> {
         Reader {
             from,
-            global: Records::new(),
+            global: BTreeMap::new(),
             pieces: Vec::new(),
             piece: 0,
             at: 0,
@@ -116,10 +123,10 @@ impl<R: Read> Reader<R> {
     /// those of reading.
     pub fn next_member(&mut self) -> io::Result<Option<Member>> {
         self.pass_over()?;
-        let mut own = Records::new();
+        let (mut own, mut told, mut headers) = (Records::new(), 0, 0);
         loop {
             let Some(header) = self.header()? else {
-                return if own.is_empty() { Ok(None) } else { Err(cut()) };
+                return if headers == 0 { Ok(None) } else { Err(cut()) };
             };
             let key: Option<&[u8]> = match header[TYPE] {
                 b'x' | b'g' => None,
@@ -127,16 +134,31 @@ impl<R: Read> Reader<R> {
                 b'K' => Some(b"linkpath"),
                 _ => return self.member(&header, own).map(Some),
             };
-            let bytes = self.extension(number(&header[SIZE])?)?;
+            let size = number(&header[SIZE])?;
+            (told, headers) = (size.saturating_add(told), headers + 1);
+            if told > RECORDS_BYTES_MAX || headers > HEADERS_MAX {
+                let text = format!("{told} bytes about one member, at most {RECORDS_BYTES_MAX}");
+                return Err(broken(text));
+            }
+            let bytes = self.extension(size)?;
             let read = match key {
                 Some(key) => vec![(key.to_vec(), until_zero(&bytes).to_vec())],
                 None => records(&bytes)?,
             };
-            if header[TYPE] == b'g' {
-                self.global = read;
-            } else {
-                own.extend(read);
+            match header[TYPE] {
+                b'g' => self.tell_all(read)?,
+                _ => own.extend(read),
             }
+        }
+    }
+
+    /// Records of all members that follow, each in the place of one with its key.
+    fn tell_all(&mut self, read: Records) -> io::Result<()> {
+        self.global.extend(read);
+        let bytes: usize = self.global.iter().map(|(key, value)| key.len() + value.len()).sum();
+        match bytes as u64 > RECORDS_BYTES_MAX {
+            true => Err(broken(format!("{bytes} bytes about all members: too many"))),
+            false => Ok(()),
         }
     }
 
@@ -152,8 +174,7 @@ impl<R: Read> Reader<R> {
         };
         if block == [0; BLOCK_BYTES] {
             self.is_at_end = true;
-            // The rest fills a record.
-            io::copy(&mut self.from, &mut io::sink())?;
+            self.check_nothing_follows()?;
             return Ok(None);
         }
         if number(&block[SUM]).ok() != Some(sum_of(&block)) {
@@ -161,6 +182,23 @@ impl<R: Read> Reader<R> {
             return Err(broken(compressed(&block).unwrap_or(other)));
         }
         Ok(Some(block))
+    }
+
+    /// The end is told by zeros, and zeros fill a record. A header that was lost to zeros is none.
+    fn check_nothing_follows(&mut self) -> io::Result<()> {
+        let mut part = vec![0; PART_BYTES];
+        loop {
+            let count = match self.from.read(&mut part) {
+                Ok(0) => return Ok(()),
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            if part[..count].iter().any(|byte| *byte != 0) {
+                let text = "more follows its end: it is damaged, or several archives in one";
+                return Err(broken(text));
+            }
+        }
     }
 
     fn block(&mut self) -> io::Result<Block> {
@@ -178,10 +216,6 @@ impl<R: Read> Reader<R> {
 
     /// What a header tells of another one.
     fn extension(&mut self, size: u64) -> io::Result<Vec<u8>> {
-        if size > RECORDS_BYTES_MAX {
-            let text = format!("{size} bytes about one member, at most {RECORDS_BYTES_MAX}");
-            return Err(broken(text));
-        }
         let mut bytes = vec![0; size.next_multiple_of(BLOCK_BYTES as u64) as usize];
         self.exactly(&mut bytes)?;
         bytes.truncate(size as usize);
@@ -189,7 +223,8 @@ impl<R: Read> Reader<R> {
     }
 
     fn member(&mut self, header: &Block, own: Records) -> io::Result<Member> {
-        let is_posix = header[MAGIC] == USTAR[..];
+        // Its version stands behind; others than POSIX have another magic.
+        let is_posix = header[MAGIC][..6] == USTAR[..6];
         let mut name = until_zero(&header[NAME]).to_vec();
         let prefix = until_zero(&header[PREFIX]);
         if is_posix && !prefix.is_empty() {
@@ -205,36 +240,36 @@ impl<R: Read> Reader<R> {
             modified: seconds(&header[MTIME])?,
             accessed: None,
             extended: Vec::new(),
+            has_more: false,
         };
         let mut target = until_zero(&header[TARGET]).to_vec();
-        let mut holes = Holes::default();
-        let global = self.global.clone();
-        for (key, value) in global.into_iter().chain(own) {
-            apply(&mut member, &mut target, &mut holes, &key, value)?;
+        let mut told = Told::default();
+        let own = own.iter().map(|(key, value)| (key, value));
+        for (key, value) in self.global.iter().chain(own) {
+            apply(&mut member, &mut target, &mut told, key, value)?;
         }
-        member.what = what(header, &member.name, target)?;
+        member.what = what(header, &member.name, target, told.device)?;
         self.stored = if member.what == What::File { member.size } else { 0 };
         if matches!(member.what, What::Unknown(_)) {
             self.stored = member.size;
         }
-        self.padding = self.stored.next_multiple_of(BLOCK_BYTES as u64) - self.stored;
+        let whole = self.stored.checked_next_multiple_of(BLOCK_BYTES as u64);
+        self.padding = whole.ok_or_else(|| broken("a member is too large"))? - self.stored;
         self.pieces = vec![(0, self.stored)];
         if header[TYPE] == b'S' {
             self.gnu_pieces(header)?;
             member.size = number(&header[REAL_SIZE])?;
-        } else if holes.is_there {
-            if holes.version != (1, 0) {
+        } else if told.is_there && member.what == What::File {
+            if told.version != (1, 0) {
                 member.what = What::Unknown("a file with holes in a form that is not read");
             } else {
                 self.pax_pieces()?;
-                member.size = holes.size.ok_or_else(|| broken("a file with holes has no size"))?;
-                member.name = holes.name.unwrap_or(member.name);
+                member.size = told.size.ok_or_else(|| broken("a file with holes has no size"))?;
+                member.name = told.name.unwrap_or(member.name);
             }
         }
         (self.at, self.piece, self.size) = (0, 0, member.size);
-        if member.what == What::File {
-            check_pieces(&self.pieces, self.stored, self.size)?;
-        }
+        check_pieces(&self.pieces, self.stored, self.size)?;
         Ok(member)
     }
 
@@ -265,7 +300,7 @@ impl<R: Read> Reader<R> {
         let mut lines = Vec::new();
         let (mut block, mut used) = ([0; BLOCK_BYTES], BLOCK_BYTES);
         let mut line = 0_u64;
-        let mut digits = 0;
+        let mut has_digits = false;
         while lines.first().is_none_or(|count| lines.len() as u64 <= count * 2) {
             if used == BLOCK_BYTES {
                 self.stored = self
@@ -279,14 +314,14 @@ impl<R: Read> Reader<R> {
                     let more = line.checked_mul(10);
                     let more = more.and_then(|line| line.checked_add(u64::from(digit - b'0')));
                     line = more.ok_or_else(|| broken("a number is too large"))?;
-                    digits += 1;
+                    has_digits = true;
                 }
-                b'\n' if digits > 0 => {
+                b'\n' if has_digits => {
                     if lines.is_empty() && line > PIECES_MAX as u64 {
                         return Err(broken("a file has too many holes"));
                     }
                     lines.push(line);
-                    (line, digits) = (0, 0);
+                    (line, has_digits) = (0, false);
                 }
                 _ => return Err(broken("the list of a file's pieces is damaged")),
             }
@@ -335,9 +370,13 @@ impl<R: Read> Read for Reader<R> {
     }
 }
 
-/// What records tell of a file with holes.
+/// Lists and labels of access, and extended attributes in other forms.
+const MORE: [&[u8]; 3] = [b"SCHILY.acl.", b"RHT.security.", b"LIBARCHIVE.xattr."];
+
+/// What records tell of a file with holes, or of a device, which comes into the member later.
 #[derive(Default)]
-struct Holes {
+struct Told {
+    device: (Option<u32>, Option<u32>),
     is_there: bool,
     version: (u64, u64),
     size: Option<u64>,
@@ -355,8 +394,14 @@ fn check_pieces(pieces: &[(u64, u64)], stored: u64, size: u64) -> io::Result<()>
     if sum == stored { Ok(()) } else { Err(broken("the pieces of a file are not its content")) }
 }
 
-fn what(header: &Block, name: &[u8], target: Vec<u8>) -> io::Result<What> {
-    let device = || io::Result::Ok((id(number(&header[MAJOR])?)?, id(number(&header[MINOR])?)?));
+fn what(
+    header: &Block,
+    name: &[u8],
+    target: Vec<u8>,
+    (major, minor): (Option<u32>, Option<u32>),
+) -> io::Result<What> {
+    let or = |told: Option<u32>, field: Field| told.map_or_else(|| id(number(&header[field])?), Ok);
+    let device = || io::Result::Ok((or(major, MAJOR)?, or(minor, MINOR)?));
     Ok(match header[TYPE] {
         // Before POSIX a directory was told by its name alone.
         0 | b'0' | b'7' if name.ends_with(b"/") => What::Directory,
@@ -377,9 +422,9 @@ fn what(header: &Block, name: &[u8], target: Vec<u8>) -> io::Result<What> {
 fn apply(
     member: &mut Member,
     target: &mut Vec<u8>,
-    holes: &mut Holes,
+    told: &mut Told,
     key: &[u8],
-    value: Vec<u8>,
+    value: &[u8],
 ) -> io::Result<()> {
     let decimal = |value: &[u8]| {
         let text = std::str::from_utf8(value).ok();
@@ -389,25 +434,44 @@ fn apply(
         })
     };
     match key {
-        b"path" => member.name = value,
-        b"linkpath" => *target = value,
-        b"size" => member.size = decimal(&value)?,
-        b"uid" => member.uid = id(decimal(&value)?)?,
-        b"gid" => member.gid = id(decimal(&value)?)?,
-        b"mtime" => member.modified = time(&value)?,
-        b"atime" => member.accessed = Some(time(&value)?),
-        b"GNU.sparse.major" => (holes.is_there, holes.version.0) = (true, decimal(&value)?),
-        b"GNU.sparse.minor" => holes.version.1 = decimal(&value)?,
-        b"GNU.sparse.realsize" => holes.size = Some(decimal(&value)?),
-        b"GNU.sparse.name" => holes.name = Some(value),
-        b"GNU.sparse.map" | b"GNU.sparse.numblocks" => holes.is_there = true,
+        b"path" => member.name = value.to_vec(),
+        b"linkpath" => *target = value.to_vec(),
+        b"size" => member.size = decimal(value)?,
+        b"uid" => member.uid = id(decimal(value)?)?,
+        b"gid" => member.gid = id(decimal(value)?)?,
+        b"mtime" => member.modified = time(value)?,
+        b"atime" => member.accessed = Some(time(value)?),
+        b"SCHILY.devmajor" => told.device.0 = Some(id(decimal(value)?)?),
+        b"SCHILY.devminor" => told.device.1 = Some(id(decimal(value)?)?),
+        b"GNU.sparse.major" => (told.is_there, told.version.0) = (true, decimal(value)?),
+        b"GNU.sparse.minor" => told.version.1 = decimal(value)?,
+        b"GNU.sparse.realsize" => told.size = Some(decimal(value)?),
+        b"GNU.sparse.name" => told.name = Some(value.to_vec()),
+        b"GNU.sparse.map" | b"GNU.sparse.numblocks" => told.is_there = true,
         _ => {
-            if let Some(name) = key.strip_prefix(b"SCHILY.xattr.") {
-                member.extended.push((name.to_vec(), value));
+            if let Some(name) = key.strip_prefix(EXTENDED) {
+                member.extended.push((decoded(name), value.to_vec()));
             }
+            member.has_more |= MORE.iter().any(|prefix| key.starts_with(prefix));
         }
     }
     Ok(())
+}
+
+/// The name of an extended attribute, in which `=` and `%` are `%3D` and `%25`.
+fn decoded(name: &[u8]) -> Vec<u8> {
+    let (mut made, mut rest) = (Vec::with_capacity(name.len()), name);
+    while let Some((byte, after)) = rest.split_first() {
+        made.push(match after {
+            [b'3', b'D', ..] if *byte == b'%' => b'=',
+            _ => *byte,
+        });
+        rest = match after {
+            [b'3', b'D', after @ ..] | [b'2', b'5', after @ ..] if *byte == b'%' => after,
+            after => after,
+        };
+    }
+    made
 }
 
 /// Records: a length, a blank, a key, `=`, a value, and the end of a line.

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use super::{
-    BLOCK_BYTES, GID, MAGIC, MAJOR, MINOR, MODE, MTIME, NAME, SIZE, SUM, TARGET, TYPE, UID, USTAR,
-    sum_of,
+    BLOCK_BYTES, EXTENDED, GID, MAGIC, MAJOR, MINOR, MODE, MTIME, NAME, SIZE, SUM, TARGET, TYPE,
+    UID, USTAR, sum_of,
 };
 use crate::tree::{Attributes, Kind, Time};
 
@@ -91,16 +91,9 @@ impl<W: Write> Writer<W> {
         if self.left == 0 { self.pad() } else { Ok(()) }
     }
 
-    /// The rest of the member's content as zeros, and how much that was.
-    ///
-    /// # Errors
-    /// Those of writing.
-    pub fn zeros(&mut self) -> io::Result<u64> {
-        let missing = self.left;
-        while self.left > 0 {
-            self.content(&[0; 64 << 10])?;
-        }
-        Ok(missing)
+    /// Bytes of the member's content that are to come.
+    pub fn left(&self) -> u64 {
+        self.left
     }
 
     /// Ends the archive.
@@ -174,8 +167,22 @@ fn records(
     {
         record(&mut made, b"mtime", decimal(seconds, nanos).as_bytes());
     }
+    let (major, minor) = attributes.device.unwrap_or_default();
+    for (key, number) in [(&b"SCHILY.devmajor"[..], major), (b"SCHILY.devminor", minor)] {
+        if u64::from(number) > octal_max(7) {
+            record(&mut made, key, number.to_string().as_bytes());
+        }
+    }
     for (name, value) in extended {
-        record(&mut made, &[b"SCHILY.xattr.", &name[..]].concat(), value);
+        let mut key = EXTENDED.to_vec();
+        for byte in name {
+            match byte {
+                b'=' => key.extend(b"%3D"),
+                b'%' => key.extend(b"%25"),
+                byte => key.push(*byte),
+            }
+        }
+        record(&mut made, &key, value);
     }
     made
 }

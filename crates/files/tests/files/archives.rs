@@ -24,7 +24,7 @@ fn attributes(kind: Kind, size: u64, owner: (u32, u32), modified: Time) -> Attri
         modified: Some(modified),
         changed: None,
         accessed: None,
-        device: Some((7, 300)),
+        device: Some((7, 30_000_000)),
     }
 }
 
@@ -61,13 +61,6 @@ proptest! {
         let mut writer = Writer::new(Vec::new());
         let mut wanted = Vec::new();
         for (name, owner, seconds, nanos, content, kind, extended) in &members {
-            let extended: Vec<_> = extended
-                .iter()
-                .map(|(name, value)| {
-                    let name = name.iter().map(|byte| if *byte == b'=' { b'_' } else { *byte });
-                    (name.collect::<Vec<u8>>(), value.clone())
-                })
-                .collect();
             let target = [&content[..content.len().min(1)], b"to"].concat();
             let target: Vec<u8> = target.into_iter().filter(|byte| *byte != 0).collect();
             let (kind, link, what) = match kind {
@@ -75,14 +68,14 @@ proptest! {
                 1 => (Kind::Directory, Link::None, What::Directory),
                 2 => (Kind::Symlink, Link::Symbolic(&target), What::Symlink(target.clone())),
                 3 => (Kind::File, Link::Hard(&target), What::Link(target.clone())),
-                4 => (Kind::CharacterDevice, Link::None, What::CharacterDevice(7, 300)),
+                4 => (Kind::CharacterDevice, Link::None, What::CharacterDevice(7, 30_000_000)),
                 _ => (Kind::Fifo, Link::None, What::Fifo),
             };
             let modified = Time { seconds: *seconds, nanos: *nanos };
             let is_file = what == What::File;
             let size = if is_file { content.len() as u64 } else { 0 };
             let told = attributes(kind, size, *owner, modified);
-            writer.member(name, &told, link, &extended).unwrap();
+            writer.member(name, &told, link, extended).unwrap();
             if is_file {
                 for part in content.chunks(step) {
                     writer.content(part).unwrap();
@@ -94,7 +87,7 @@ proptest! {
             }
             let member = Member {
                 name, what, mode: 0o4751, uid: owner.0, gid: owner.1, size, modified,
-                accessed: None, extended,
+                accessed: None, extended: extended.clone(), has_more: false,
             };
             wanted.push((member, if is_file { content.clone() } else { Vec::new() }));
         }
@@ -248,7 +241,8 @@ fn what_is_written_is_read_by_others() {
         let told = attributes(Kind::File, size, (70_000, 5_000_000), time);
         writer.member(name, &told, Link::None, &[]).unwrap();
         writer.content(&vec![b'c'; 2]).unwrap();
-        assert_eq!(writer.zeros().unwrap(), size - 2);
+        assert_eq!(writer.left(), size - 2);
+        writer.content(&vec![0; size as usize - 2]).unwrap();
     }
     let told = attributes(Kind::Directory, 0, (1, 2), Time { seconds: 9_999_999_999, nanos: 0 });
     writer.member(b"dir", &told, Link::None, &[]).unwrap();
@@ -313,16 +307,50 @@ fn what_is_no_archive_is_named() {
     assert_eq!(read_all(&[0; 512]).unwrap(), []);
 }
 
-#[test]
-fn nothing_of_an_archive_takes_much_memory() {
-    // A member that says that 8 GiB are told of it.
+/// A header with a sum that is right.
+fn header(kind: u8, size: &[u8; 12]) -> [u8; 512] {
     let mut header = [0; 512];
     header[..4].copy_from_slice(b"name");
-    header[124..136].copy_from_slice(b"77777777777\0");
-    header[156] = b'x';
+    header[124..136].copy_from_slice(size);
+    header[156] = kind;
     header[257..265].copy_from_slice(b"ustar\x0000");
     let sum: u64 = header.iter().map(|byte| u64::from(*byte)).sum::<u64>() + 8 * 32;
     header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-    let error = read_all(&header).unwrap_err();
-    assert!(error.to_string().contains("at most 1048576"), "{error}");
+    header
+}
+
+#[test]
+fn nothing_of_an_archive_takes_much_memory() {
+    // 8 GiB that are told of one member; a little again and again; a name again and again.
+    let much = header(b'x', b"77777777777\0").to_vec();
+    let mut records = header(b'x', b"00001777775\0").to_vec();
+    records.extend(b"5 a=\n".iter().cycle().take(0o1777775));
+    records.extend([0; 3]);
+    let long = [header(b'L', b"00000000001\0"), [b'n'; 512]].concat();
+    for (bytes, times) in [(much, 1), (records, 1000), (long, 100_000)] {
+        let error = read_all(&bytes.repeat(times)).unwrap_err();
+        assert!(error.to_string().contains("about one member"), "{error}");
+    }
+}
+
+#[test]
+fn sizes_that_cannot_be_are_refused() {
+    let huge = b"\x80\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff";
+    for kind in [b'0', b'S', b'Z', b'x'] {
+        let hidden = [header(kind, huge), header(b'0', b"00000000000\0"), [0; 512]].concat();
+        let error = read_all(&hidden).unwrap_err();
+        assert_ne!(error.kind(), ErrorKind::UnexpectedEof, "{}: {error}", char::from(kind));
+    }
+}
+
+#[test]
+fn a_header_that_was_lost_to_zeros_is_not_the_end() {
+    let member = [header(b'0', b"00000000003\0"), [b'c'; 512]].concat();
+    let whole = [&member[..], &member, &[0; 1024]].concat();
+    assert_eq!(read_all(&whole).unwrap().len(), 2);
+    let mut damaged = whole.clone();
+    damaged[1024..1536].fill(0);
+    assert_eq!(read_all(&damaged).unwrap_err().kind(), ErrorKind::InvalidData);
+    let two = whole.repeat(2);
+    assert!(read_all(&two).unwrap_err().to_string().contains("several"));
 }

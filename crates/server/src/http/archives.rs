@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ::files::{Link, Member, Reader, Time as FileTime, What, Writer};
 use ::share::{
@@ -29,6 +30,10 @@ use super::upload::{ARCHIVE_TYPE, Reading, Upload};
 const PIECE_BYTES: usize = 128 << 10;
 /// Entries of a directory that are looked at together.
 const PAGE_ENTRIES: usize = 256;
+/// Bytes of a path that are shown.
+const SHOWN_BYTES_MAX: usize = 1024;
+/// Directories in one another that are sent, at most.
+const DEPTH_MAX: usize = 4096;
 /// What is left out is told one by one, at most.
 const TOLD_MAX: usize = 1000;
 
@@ -171,6 +176,9 @@ impl Archiving {
             FileKind::File if first.is_none() && object.size > 0 => {
                 self.file = Some((object.id, 0, object.size));
             }
+            FileKind::Directory if self.levels.len() >= DEPTH_MAX => {
+                return Err(ErrorKind::NameTooLong.into());
+            }
             FileKind::Directory => self.levels.push(Level {
                 id: object.id,
                 path_bytes: self.path.len(),
@@ -273,7 +281,8 @@ fn import(
     let opened = open(context, name)?;
     let volume = opened.volume();
     let before = volume.last_seq();
-    let goes_on = || context.is_ready() && volume.is_served();
+    let is_broken = body.is_broken();
+    let goes_on = || context.is_ready() && volume.is_served() && !is_broken.load(Ordering::Relaxed);
     let mut left = LeftOut::default();
     let (number, imported) = change(context, &opened, CauseKind::Import, |changer| {
         let imported = Importing::begin(changer, &goes_on).map_err(ImportError::from);
@@ -284,15 +293,17 @@ fn import(
         });
         (changer.cause.number, imported)
     })?;
-    let imported = imported.map_err(|error| failed(error, name, &left.at))?;
+    let imported = imported.map_err(|error| failed(error, name, &left.at, number))?;
     left.told.extend(imported.told.iter().map(|(path, kind)| {
-        let why = match kind {
-            ErrorKind::NotEmpty => "a directory with entries is there",
-            ErrorKind::NotDirectory => "above it is no directory",
-            ErrorKind::NotFound | ErrorKind::Stale => "the file that it is a name of is not there",
-            kind => return format!("{}: {kind}", path_text(path)),
-        };
-        format!("{}: {why}", path_text(path))
+        let path = shown(path);
+        match kind {
+            ErrorKind::NotEmpty => format!("{path}: a directory with entries is there"),
+            ErrorKind::NotDirectory => format!("{path}: above it is no directory"),
+            ErrorKind::NotFound | ErrorKind::Stale => {
+                format!("{path}: the file that it is a name of is not there")
+            }
+            kind => format!("{path}: {kind}"),
+        }
     }));
     left.told.truncate(TOLD_MAX);
     Ok(ImportedFiles {
@@ -307,7 +318,16 @@ fn import(
         left_out: left.count + imported.left_out,
         told: left.told,
         extended: left.extended,
+        times: left.times,
     })
+}
+
+/// The text of a path in words for people: an archive has names of any length.
+fn shown(path: &[u8]) -> String {
+    match path.get(..SHOWN_BYTES_MAX) {
+        Some(start) => format!("{}...", path_text(start)),
+        None => path_text(path),
+    }
 }
 
 /// What of an archive was not put into the share.
@@ -319,13 +339,15 @@ struct LeftOut {
     told: Vec<String>,
     /// Members with extended attributes, which shares have none of.
     extended: u64,
+    /// Members with a time that shares cannot have.
+    times: u64,
 }
 
 impl LeftOut {
     fn tell(&mut self, name: &[u8], why: &str) {
         self.count += 1;
         if self.told.len() < TOLD_MAX {
-            self.told.push(format!("{}: {why}", path_text(name)));
+            self.told.push(format!("{}: {why}", shown(name)));
         }
     }
 }
@@ -338,11 +360,11 @@ fn put_all<P: ::share::Present>(
 ) -> Result<(), ImportError> {
     while let Some(member) = reader.next_member()? {
         left.at.clone_from(&member.name);
-        left.extended += u64::from(!member.extended.is_empty());
-        let set = attributes(&member);
+        left.extended += u64::from(!member.extended.is_empty() || member.has_more);
+        let set = attributes(&member, &mut left.times);
         let mut names = below.to_vec();
         if let Err(why) = add_names(&mut names, &member.name) {
-            left.tell(&member.name, why);
+            left.tell(&member.name, &why);
             continue;
         }
         let mut to = below.to_vec();
@@ -352,7 +374,8 @@ fn put_all<P: ::share::Present>(
             What::Link(target) => match add_names(&mut to, target) {
                 Ok(()) => Import::Link(&to),
                 Err(why) => {
-                    left.tell(&member.name, why);
+                    left.tell(&member.name, &why);
+                    importing.leave_out(&names)?;
                     continue;
                 }
             },
@@ -364,6 +387,7 @@ fn put_all<P: ::share::Present>(
             What::BlockDevice(major, minor) => like(FileKind::BlockDevice, b"", (*major, *minor)),
             What::Unknown(what) => {
                 left.tell(&member.name, what);
+                importing.leave_out(&names)?;
                 continue;
             }
         };
@@ -377,59 +401,62 @@ fn like(kind: FileKind, target: &[u8], device: (u32, u32)) -> Import<'_> {
 }
 
 /// Adds the names of a path in an archive, which may begin with `/` or `./`.
-fn add_names<'n>(to: &mut Vec<&'n [u8]>, path: &'n [u8]) -> Result<(), &'static str> {
+fn add_names<'n>(to: &mut Vec<&'n [u8]>, path: &'n [u8]) -> Result<(), String> {
     for name in path.split(|byte| *byte == b'/') {
         match name {
             b"" | b"." => {}
-            b".." => return Err("`..` leads out of the archive"),
-            name => to.push(FileName::new(name).map_err(|_| "a name is too long")?.as_bytes()),
+            b".." => return Err("`..` leads out of the archive".to_owned()),
+            name => to.push(FileName::new(name).map_err(|error| error.to_string())?.as_bytes()),
         }
     }
     Ok(())
 }
 
 /// The attributes of a member; times that a share cannot have are its first or last.
-fn attributes(member: &Member) -> SetAttributes {
-    let time = |time: FileTime| {
+fn attributes(member: &Member, others: &mut u64) -> SetAttributes {
+    let mut is_other = false;
+    let mut time = |time: FileTime| {
         let nanos = i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos);
-        let nanos = nanos.clamp(0, i128::from(u64::MAX)) as u64;
-        Some(SetTime::To(WallTime::from_nanos(nanos)))
+        let possible = nanos.clamp(0, i128::from(u64::MAX));
+        is_other |= possible != nanos;
+        SetTime::To(WallTime::from_nanos(possible as u64))
     };
+    let (modified, accessed) = (time(member.modified), member.accessed.map(&mut time));
+    *others += u64::from(is_other);
     SetAttributes {
         mode: Some(member.mode),
         uid: Some(member.uid),
         gid: Some(member.gid),
         size: None,
-        accessed: member.accessed.and_then(time),
-        modified: time(member.modified),
+        accessed,
+        modified: Some(modified),
     }
 }
 
-fn failed(error: ImportError, name: &str, at: &[u8]) -> Refusal {
+fn failed(error: ImportError, name: &str, at: &[u8], number: u64) -> Refusal {
     // With nothing done there is nothing to go on from.
     let (after, again) = match at {
-        [] => ("the archive".to_owned(), "give an archive of tar, not compressed"),
-        at => (
-            format!("the archive, at {}", path_text(at)),
-            "what came before is in the share; import it again, and only what is missing is \
-             written",
-        ),
-    };
-    match error {
-        ImportError::Stopped => {
-            Refusal::new(ProblemKind::Stopping, "the import was stopped").with_hint(again)
+        [] => ("the archive".to_owned(), "give an archive of tar, not compressed".to_owned()),
+        at => {
+            let again = format!(
+                "what came before is in the share: import it again, and only what is missing is \
+                 written; or undo it: share repair {name} --undo import={number}"
+            );
+            (format!("the archive, at {}", shown(at)), again)
         }
+    };
+    let refusal = match error {
+        ImportError::Stopped => Refusal::new(ProblemKind::Stopping, "the import was stopped"),
+        ImportError::LeftOut => Refusal::new(ProblemKind::Invalid, format!("{after}: {error}")),
         ImportError::Content(error) => {
             let kind = match error.kind() {
                 io::ErrorKind::TimedOut => ProblemKind::TooSlow,
                 io::ErrorKind::InvalidData => ProblemKind::Invalid,
                 _ => ProblemKind::Malformed,
             };
-            Refusal::new(kind, format!("{after}: {error}")).with_hint(again)
+            Refusal::new(kind, format!("{after}: {error}"))
         }
-        ImportError::Share(error) => {
-            let refusal = refusal(error, name, at);
-            if refusal.0.hint.is_some() { refusal } else { refusal.with_hint(again) }
-        }
-    }
+        ImportError::Share(error) => refusal(error, name, at),
+    };
+    if refusal.0.hint.is_some() { refusal } else { refusal.with_hint(again) }
 }

@@ -21,7 +21,8 @@ pub(super) fn change<T>(
     let (share, volume) = (opened.share(), opened.volume());
     context.refuse_follower(volume)?;
     let _command = opened.command().ok_or_else(|| {
-        let text = format!("a restore or a repair of {} is under way", volume.name());
+        let text =
+            format!("another command changes {}: a restore, a repair or an import", volume.name());
         Refusal::new(ProblemKind::Busy, text).with_hint("ask again when it is done")
     })?;
     let goes_on = || context.is_ready() && volume.is_served();

@@ -1,6 +1,9 @@
 //! Bodies that are read as they come, by work that waits for them.
 
 use std::io::{self, ErrorKind, Read};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use api::ProblemKind;
@@ -44,49 +47,74 @@ impl<S: Send + Sync> FromRequest<S> for Upload {
 }
 
 impl Upload {
-    /// Does work that reads the body. The rest of one that is not read whole is thrown away for a
+    /// Does work that reads the body. When it is done before that, the rest is thrown away for a
     /// while, so that the client comes to read the answer.
     pub(super) async fn read_by<T>(
         self,
         work: impl AsyncFnOnce(Reading) -> Answer<T>,
     ) -> Answer<T> {
         let (sender, parts) = channel(WAITING_PARTS);
-        let Upload { body, patience } = self;
-        let (answer, ()) = tokio::join!(
-            work(Reading { parts, rest: Bytes::new() }),
-            hand_over(body, patience, sender)
-        );
-        answer
+        let is_broken = Arc::new(AtomicBool::new(false));
+        let Upload { mut body, patience } = self;
+        let reading = Reading { parts, rest: Bytes::new(), is_broken: Arc::clone(&is_broken) };
+        let handing = hand_over(&mut body, patience, sender, &is_broken);
+        let mut work = pin!(work(reading));
+        let answer = tokio::select! {
+            answer = &mut work => Some(answer),
+            () = handing => None,
+        };
+        match answer {
+            None => work.await,
+            Some(answer) => {
+                let rest = async move { while let Some(Ok(_)) = body.frame().await {} };
+                tokio::spawn(timeout(patience, rest));
+                answer
+            }
+        }
     }
 }
 
 /// Hands the parts of a body over as they come.
-async fn hand_over(mut body: AxumBody, patience: Duration, to: Sender<io::Result<Bytes>>) {
+async fn hand_over(
+    body: &mut AxumBody,
+    patience: Duration,
+    to: Sender<io::Result<Bytes>>,
+    is_broken: &AtomicBool,
+) {
     loop {
         let part = match timeout(patience, body.frame()).await {
             Ok(None) => return,
-            Ok(Some(Ok(frame))) => frame.into_data().map_err(|_| ErrorKind::InvalidData.into()),
+            // What is no data is a trailer, which says nothing here.
+            Ok(Some(Ok(frame))) => match frame.into_data() {
+                Ok(data) => Ok(data),
+                Err(_) => continue,
+            },
             Ok(Some(Err(error))) => Err(io::Error::other(error)),
             Err(_) => {
                 let text = format!("nothing came for {patience:?}");
                 Err(io::Error::new(ErrorKind::TimedOut, text))
             }
         };
-        let is_broken = part.is_err();
-        if to.send(part).await.is_err() {
-            break;
-        }
-        if is_broken {
+        let is_last = part.is_err();
+        is_broken.fetch_or(is_last, Ordering::Relaxed);
+        if to.send(part).await.is_err() || is_last {
             return;
         }
     }
-    let _ = timeout(patience, async { while let Some(Ok(_)) = body.frame().await {} }).await;
 }
 
 /// A body, to be read where one may wait.
 pub(super) struct Reading {
     parts: Receiver<io::Result<Bytes>>,
     rest: Bytes,
+    is_broken: Arc<AtomicBool>,
+}
+
+impl Reading {
+    /// Says whether the body broke off: what is left of it is for nobody.
+    pub(super) fn is_broken(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_broken)
+    }
 }
 
 impl Read for Reading {

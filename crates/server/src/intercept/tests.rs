@@ -402,6 +402,8 @@ fn calls_whose_answer_nobody_saw_are_compared() {
     let mut direct = Client::connect(rig.address);
     let top = direct.mount("/s").expect("mounted");
     a_tree(&mut direct, &top);
+    let behind = direct.mkdir(&top, "behind").expect("made");
+    direct.create(&behind, "old").expect("made");
     let lossy = Lossy::new(rig.address);
     let (intercepts, relay) = append(&rig, lossy.address).expect("started");
     let followed = Followed { rig, intercepts, relay };
@@ -410,7 +412,19 @@ fn calls_whose_answer_nobody_saw_are_compared() {
     let file = client.create(&top, "broken").expect("made");
     followed.settle();
     let comparisons = followed.status().comparisons;
+    // Another directory of the same name and number, that no call tells of: its entries are looked
+    // at all the same when those of the one above are.
+    direct.remove(&behind, "old").expect("removed");
+    direct.nfs(Procedure::Rmdir, Args::default().at(&top, "behind")).expect("removed");
+    let number = |client: &mut Client, handle: &Fh| client.getattr(handle).expect("there").fileid;
+    let again = direct.mkdir(&top, "behind").expect("made");
+    direct.create(&again, "new").expect("made");
+    assert!(direct.getattr(&behind).is_err() && again != behind);
+    assert!(number(&mut direct, &again) > 0);
     lossy.lose();
+    client.xid += 1;
+    let arguments = Args::default().at(&top, "unseen").u32(0).mode(0o644);
+    client.send(&client.record(wire::nfs3::PROGRAM, Procedure::Create.number(), &arguments.0));
     for part in 0..4 {
         client.xid += 1;
         let arguments = Args::default().opaque(&file).u64(part * 4096).u32(4096).u32(0);

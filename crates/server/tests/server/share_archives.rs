@@ -101,7 +101,10 @@ fn what_is_put_in_is_sent_again_and_undone() {
     assert_eq!(names(&fixture, "/"), ["abs", "d", "link", "null"]);
     let told: Vec<&str> = done.told.iter().filter_map(|t| t.split(": ").nth(1)).collect();
     let out = "`..` leads out of the archive";
-    assert_eq!(told, [out, "a name is too long", "the file that it is a name of is not there"]);
+    assert_eq!(
+        told,
+        [out, "a name has more than 255 bytes", "the file that it is a name of is not there"]
+    );
     let query = FileQuery { path: "/d/again".to_owned(), at: None };
     let mut read = Vec::new();
     fixture.client.file("home", &query, &mut |part| read.write_all(part)).expect("sent");
@@ -156,6 +159,38 @@ fn what_is_put_in_is_sent_again_and_undone() {
     assert_eq!(names(&fixture, "/"), ["abs", "d", "link", "null"]);
 }
 
+#[test]
+fn members_that_are_there_twice_or_cannot_be_are_told() {
+    let fixture = home();
+    import(&fixture, archive(&[("old", b"of before")])).expect("put in");
+    let mut writer = Writer::new(Vec::new());
+    let mut member = |name: &[u8], told: &Attributes, link| {
+        writer.member(name, told, link, &[]).expect("written");
+        writer.content(&vec![0; told.size as usize]).expect("written");
+    };
+    let of = |kind, mode, size| Attributes { mode, ..attributes(kind, size) };
+    // As `tar -r` does.
+    member(b"d", &of(Kind::Directory, 0o755, 0), Link::None);
+    member(b"d/f", &of(Kind::File, 0o644, 5), Link::None);
+    member(b"d", &of(Kind::Directory, 0o700, 0), Link::None);
+    // A further name of what is left out is not one of what was there before.
+    let long = [b'x'; 5000];
+    member(b"old", &of(Kind::Symlink, 0o777, 0), Link::Symbolic(&long));
+    member(b"further", &of(Kind::File, 0o644, 0), Link::Hard(b"old"));
+    let deep = b"a/".repeat(5000);
+    member(&deep, &of(Kind::Directory, 0o755, 0), Link::None);
+    let early =
+        Attributes { modified: Some(Time { seconds: -5, nanos: 0 }), ..of(Kind::File, 0, 0) };
+    member(b"early", &early, Link::None);
+    writer.finish().expect("written");
+    let done = import(&fixture, std::mem::take(writer.get_mut())).expect("put in");
+    assert_eq!((done.left_out, done.times), (3, 1), "{done:?}");
+    assert!(done.told.iter().all(|told| told.len() < 2000));
+    assert_eq!(names(&fixture, "/"), ["d", "early", "old"]);
+    let sent = export(&fixture, "/d", None);
+    assert_eq!((sent[0].0.mode, sent[0].0.what.clone()), (0o700, What::Directory));
+}
+
 /// What is read part by part, as a test sends it.
 struct Parts(Receiver<Vec<u8>>);
 
@@ -187,11 +222,15 @@ fn an_archive_that_is_none_or_ends_early_is_refused() {
     let mut damaged = whole.clone();
     damaged[1024 + 124] = b'9';
     assert_eq!(kind(import(&fixture, damaged)), ProblemKind::Invalid);
-    // The answer comes although most of the body is still to be sent.
-    let endless = io::Cursor::new(vec![1; 512]).chain(io::repeat(1).take(200 << 20));
+    // The answer comes although the rest of the body is not sent.
+    let (sender, body) = parts();
+    sender.send(vec![1; 512]).expect("read");
+    let began = Instant::now();
     let to = ImportFilesQuery::default();
-    let refused = problem(fixture.client.import_files("home", &to, endless));
+    let refused = problem(fixture.client.import_files("home", &to, body));
     assert_eq!(refused.status, 422, "{refused:?}");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    drop(sender);
     let nobody = fixture.client.import_files("none", &to, io::Cursor::new(whole.clone()));
     assert_eq!(kind(nobody), ProblemKind::NotFound);
     let wrong = ImportFilesQuery { path: Some("/a/../b".to_owned()) };
