@@ -10,12 +10,13 @@
 use std::path::{Path, PathBuf};
 
 use api::{ExitCode, ServerAddress};
-use serde::Serialize;
 use server::CONFIG_FILE_DEFAULT;
 
 use crate::session::Session;
+use report::{Finding, Level, Report, SERVER};
 
 mod machine;
+mod report;
 mod served;
 mod settings;
 #[cfg(test)]
@@ -31,76 +32,13 @@ pub struct Args {
     config: Option<PathBuf>,
 }
 
-/// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Level {
-    /// Worth knowing; the exit code does not count it.
-    Note,
-    Warning,
-    Critical,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Finding {
-    /// The stable name of what was looked at.
-    check: &'static str,
-    level: Level,
-    what: String,
-    why: String,
-    /// What helps.
-    command: String,
-}
-
-/// What was not looked at, and why.
-#[derive(Debug, Serialize)]
-struct NotLooked {
-    check: &'static str,
-    why: String,
-}
-
-#[derive(Debug, Default, Serialize)]
-struct Report {
-    findings: Vec<Finding>,
-    not_looked: Vec<NotLooked>,
-}
-
-impl Report {
-    fn find(
-        &mut self,
-        (check, level): (&'static str, Level),
-        what: impl Into<String>,
-        why: impl Into<String>,
-        command: impl Into<String>,
-    ) {
-        let (what, why, command) = (what.into(), why.into(), command.into());
-        self.findings.push(Finding { check, level, what, why, command });
-    }
-
-    fn not_looked(&mut self, check: &'static str, why: impl Into<String>) {
-        self.not_looked.push(NotLooked { check, why: why.into() });
-    }
-
-    /// The exit code of monitoring plugins, by number.
-    fn exit_code(&self) -> ExitCode {
-        let worst = self.findings.iter().map(|finding| finding.level).max();
-        let is_unasked = self.not_looked.iter().any(|one| one.check == served::CHECK);
-        match worst {
-            Some(Level::Critical) => ExitCode::Usage,
-            _ if is_unasked => ExitCode::Partly,
-            Some(Level::Warning) => ExitCode::Failed,
-            Some(Level::Note) | None => ExitCode::Done,
-        }
-    }
-}
-
 pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
     let client = session.client()?;
     let mut report = Report::default();
     let served = match served::ask(&client) {
         Ok(served) => Some(served),
         Err(error) => {
-            report.not_looked(served::CHECK, error.to_string());
+            report.not_looked(SERVER, error.to_string());
             None
         }
     };

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use rustix::net::sockopt::socket_peercred;
 use server::Config;
 
-use super::{Level, Report};
+use super::report::{Level, Report};
 use crate::output::human;
 
 /// Open files beside the connections: members, listeners, views' files.

@@ -2,10 +2,7 @@
 
 use api::{Client, ClientError, ListQuery, Member, Pool, Schedule, Server, Time, Volume};
 
-use super::{Level, Report};
-
-/// What is not looked at when the server cannot be asked.
-pub const CHECK: &str = "server";
+use super::report::{Level, Report};
 
 /// Days after which a scrub is old.
 const SCRUB_DAYS_MAX: u64 = 35;
@@ -49,7 +46,7 @@ fn look_at_pool(pool: &Pool, report: &mut Report) {
         report.find(
             ("pool-writes", Level::Critical),
             "the pool refuses writes",
-            "a write or flush to a device failed; all that was acknowledged is there, nothing is added",
+            "a write or flush to a device failed; nothing can be added to what is there",
             "look at the device (journalctl -k), then: systemctl restart hindsight",
         );
     }
@@ -62,7 +59,7 @@ fn look_at_pool(pool: &Pool, report: &mut Report) {
             ("space", if is_full { Level::Critical } else { Level::Warning }),
             warning,
             "windows are shortened first, then writes of clients fail",
-            "hindsight pool grow --add FILE, shorter windows, or fewer versions (volume space NAME)",
+            "hindsight pool grow, shorter windows, or fewer versions (volume space NAME)",
         );
     }
     for buffer in pool.write_buffers.iter().filter(|buffer| buffer.state == "failed") {
@@ -144,8 +141,8 @@ fn look_at_volume(volume: &Volume, report: &mut Report) {
         report.find(
             ("window", if is_short { Level::Critical } else { Level::Warning }),
             format!("{name} holds {held} of its window of {window}"),
-            "older moments that were promised cannot be opened; a window that was made larger fills",
-            format!("hindsight volume space {name} says what takes the room; or more room, a higher limit"),
+            "older moments cannot be opened; a window that was made larger fills",
+            format!("hindsight volume space {name} says what takes the room"),
         );
     }
     if let Some(hook) = volume.hook.as_ref().filter(|_| !volume.hook_known) {

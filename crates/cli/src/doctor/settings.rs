@@ -7,7 +7,7 @@ use std::time::Duration;
 use server::nbd::untimely;
 use server::{Config, Listening, Settings, StartError};
 
-use super::{Level, Report};
+use super::report::{Level, Report};
 
 /// How long before its end a certificate is told of.
 const CERTIFICATE_DAYS: u64 = 30;
@@ -75,7 +75,7 @@ fn look_at_exposure(config: &Config, report: &mut Report) {
             ("insecure", Level::Warning),
             format!("`insecure` is set, and {} is served beyond this machine", open.join(", ")),
             "whoever reaches the address may read and change every volume",
-            "take `insecure` away; certificates and networks are in docs/operations.md, who gets in",
+            "take `insecure` away: operations.md, who gets in, has what helps",
         );
     }
 }

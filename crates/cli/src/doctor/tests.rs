@@ -6,8 +6,8 @@ use api::{ExitCode, Healed, Import, Scrub, Server, SpanInput, Time, Volume};
 use units::{Span, WallTime};
 
 use super::machine::{look_at_files, look_at_kind, look_at_memory, look_at_program};
+use super::report::{Level, Report, SERVER};
 use super::served::{self, Served};
-use super::{Level, Report};
 
 const DAY_NS: u64 = 86_400_000_000_000;
 
@@ -228,7 +228,7 @@ fn the_exit_code_is_that_of_monitoring_plugins() {
         levels.iter().for_each(|&level| report.find(("x", level), "", "", ""));
         report.not_looked("clock", "");
         if !is_asked {
-            report.not_looked(served::CHECK, "");
+            report.not_looked(SERVER, "");
         }
         report.exit_code()
     };
