@@ -14,8 +14,8 @@ use crate::{
     GroupVersion, GrowPool, History, HistoryQuery, ImportVolume, IscsiAccess, IscsiTarget, Job,
     ListQuery, Mark, MemberResolved, Model, ModelQuery, OpenFiles, Pool, Problem, Pruned, Range,
     RangeQuery, RecordQuery, Rename, Renamed, ReplaceMember, Resolved, Revert, Reverted, Schedule,
-    Scrub, SetSchedule, SetScrub, Share, Spare, Timeline, TimelineQuery, Undelete, Version, Volume,
-    VolumeSpace,
+    Scrub, Server, SetSchedule, SetScrub, Share, Spare, Timeline, TimelineQuery, Undelete, Version,
+    Volume, VolumeSpace,
 };
 
 mod address;
@@ -479,6 +479,11 @@ impl Client {
             None => Ok(()),
             Some(answer) => Err(ClientError::Problem(Box::new(read(&answer)?))),
         }
+    }
+
+    /// The server itself: its version, its clock, where it listens.
+    pub fn server(&self) -> Result<Server> {
+        self.get(&Target::new("/server"))
     }
 
     /// The pool as it stands.

@@ -116,6 +116,7 @@ pub const EXAMPLES: &[(&str, &str)] = &[
     ("pool scrub", "--wait"),
     ("pool inspect", "--pool /srv/pool"),
     ("pool rebuild", "--pool /srv/pool"),
+    ("doctor", ""),
     ("trace convert", "vm.csv --format msr -o vm.trace"),
     ("trace record", "pg pg.trace --for 10min"),
     ("trace cut", "pg.trace --since 1h -o hour.trace"),

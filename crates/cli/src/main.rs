@@ -13,6 +13,7 @@ mod clone;
 mod complete;
 mod completions;
 mod diff;
+mod doctor;
 mod file;
 mod group;
 mod help;
@@ -146,6 +147,11 @@ enum Command {
     /// The pool: status, audit log, offline inspection and rebuilding.
     #[command(subcommand)]
     Pool(pool::Verb),
+    /// Look at server, pool, volumes, settings and machine, and say what is wrong and what to do.
+    ///
+    /// It changes nothing. Exit status, as of monitoring plugins: 0 good, 1 a warning, 2 critical,
+    /// 3 the server could not be asked.
+    Doctor(doctor::Args),
     /// Traces of requests: record, convert, cut, scale, summarise, generate.
     #[command(subcommand)]
     Trace(trace::Verb),
@@ -201,6 +207,7 @@ fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
         Command::Diff(args) => diff::run(&session, &args),
         Command::File(verb) => file::run(&session, verb),
         Command::Pool(verb) => pool::run(&session, verb),
+        Command::Doctor(args) => doctor::run(&session, &args),
         Command::Trace(verb) => trace::run(&session, verb),
         Command::Model(verb) => model::run(&session, verb),
         Command::Lab(args) => lab::run(&session, &args),

@@ -1,6 +1,7 @@
 //! Exposure of the listeners: TLS of NBD, and what must protect addresses that others can reach.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::listen::{self, Protection};
 use crate::nbd::{load_tls, untimely};
@@ -14,7 +15,7 @@ pub(crate) fn tls(config: &Config) -> Result<Tls, StartError> {
     let tls = load_tls(&files.cert, &files.key, files.client_ca.as_deref());
     let tls = tls.map_err(StartError::Tls)?;
     // No reason not to serve those who come by the unix socket.
-    if let Some(why) = untimely(&files.cert) {
+    if let Some(why) = untimely(&files.cert, Duration::ZERO) {
         let cert = files.cert.display();
         tracing::warn!(%cert, why, "NBD clients over TCP will refuse the certificate");
     }

@@ -43,8 +43,7 @@ mod tls;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use tls::untimely;
-pub use tls::{TlsError, load_tls};
+pub use tls::{TlsError, load_tls, untimely};
 
 /// The state that all connections share.
 pub struct NbdContext {

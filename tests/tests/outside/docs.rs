@@ -52,6 +52,7 @@ pages! {
     what_the_page_of_files_shows_is_so: "docs/files.md",
     what_the_glossary_shows_is_so: "docs/glossary.md",
     what_the_page_of_the_api_shows_is_so: "docs/http.md",
+    what_the_page_of_packages_shows_is_so: "docs/install.md",
     what_the_page_of_iscsi_shows_is_so: "docs/iscsi.md",
     what_the_page_of_nfs_shows_is_so: "docs/nfs.md",
     what_the_page_of_relays_shows_is_so: "docs/intercept.md",

@@ -16,6 +16,7 @@ mod members;
 mod nfs;
 mod one_file;
 mod operation;
+mod package;
 mod page;
 mod peers;
 mod quick_check;

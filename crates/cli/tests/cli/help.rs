@@ -110,6 +110,7 @@ const COMMANDS: &[&str] = &[
     "pool scrub",
     "pool inspect",
     "pool rebuild",
+    "doctor",
     "trace",
     "trace convert",
     "trace record",

@@ -3,6 +3,7 @@
 mod changes;
 mod completing;
 mod contract;
+mod doctor;
 mod fixture;
 mod fuzzed_api;
 mod help;

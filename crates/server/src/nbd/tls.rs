@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
@@ -71,8 +72,10 @@ pub fn load_tls(
     builder.with_single_cert(chain, key_der).map(Arc::new).map_err(unfit)
 }
 
-/// Why the first certificate of a file is not valid today, if that is so: clients will say so too.
-pub(crate) fn untimely(cert: &Path) -> Option<String> {
+/// Why the first certificate of a file is not valid so long from now, if that is so: clients will
+/// say so too.
+#[must_use]
+pub fn untimely(cert: &Path, ahead: Duration) -> Option<String> {
     let certificate = certificates(cert).ok()?.into_iter().next()?;
     let mut roots = RootCertStore::empty();
     // The signer does not matter: only its time is asked for, which comes first.
@@ -81,7 +84,9 @@ pub(crate) fn untimely(cert: &Path) -> Option<String> {
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
     let name = ServerName::try_from("localhost").ok()?;
     let verifier = verifier.build().ok()?;
-    let verified = verifier.verify_server_cert(&certificate, &[], &name, &[], UnixTime::now());
+    let then = Duration::from_secs(UnixTime::now().as_secs()).saturating_add(ahead);
+    let then = UnixTime::since_unix_epoch(then);
+    let verified = verifier.verify_server_cert(&certificate, &[], &name, &[], then);
     match verified {
         Err(rustls::Error::InvalidCertificate(
             why @ (CertificateError::Expired

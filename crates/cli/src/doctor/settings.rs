@@ -1,0 +1,87 @@
+//! The configuration file: whether the next start takes it, and what it opens to others.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use server::nbd::untimely;
+use server::{Config, Listening, Settings, StartError};
+
+use super::report::{Level, Report};
+
+/// How long before its end a certificate is told of.
+const CERTIFICATE_DAYS: u64 = 30;
+
+/// Looks at a configuration file; what it comes to, with the pool that was named.
+pub fn look(file: &Path, pool: Option<&Path>, report: &mut Report) -> Option<Config> {
+    let read = Settings::from_file(file).and_then(|mut settings| {
+        settings.pool = pool.map(Path::to_owned).or(settings.pool);
+        // A file without a pool goes with a command line that names it.
+        settings.pool = settings.pool.or_else(|| Some("/var/lib/hindsight".into()));
+        Config::from_settings(settings)
+    });
+    let config = match read {
+        Ok(config) => config,
+        Err(error) if is_of_this_shell(&error) => {
+            report.not_looked("configuration", error.to_string());
+            return None;
+        }
+        Err(error) => {
+            report.find(
+                ("configuration", Level::Critical),
+                error.to_string(),
+                "the next start fails, and a reload changes nothing",
+                error.hint().unwrap_or_else(|| format!("edit {}", file.display())),
+            );
+            return None;
+        }
+    };
+    look_at_certificate(&config, report);
+    look_at_exposure(&config, report);
+    Some(config)
+}
+
+/// Whether the reason lies here: a variable that only the unit sets, a file for the server's eyes.
+fn is_of_this_shell(error: &StartError) -> bool {
+    let StartError::ConfigFile { source, .. } = error else { return false };
+    let denied = |e: &std::io::Error| e.kind() == std::io::ErrorKind::PermissionDenied;
+    source.downcast_ref::<std::io::Error>().is_some_and(denied)
+        || source.to_string().starts_with("the variable ")
+}
+
+fn look_at_certificate(config: &Config, report: &mut Report) {
+    let Some(files) = &config.nbd_tls else { return };
+    let ends = |days: u64| untimely(&files.cert, Duration::from_secs(days * 86_400));
+    let command = "put a new one in its place, then: systemctl reload hindsight";
+    let cert = files.cert.display();
+    if let Some(why) = ends(0) {
+        let what = format!("the certificate {cert} is not valid: {why}");
+        let why = "NBD clients refuse it";
+        report.find(("certificate", Level::Critical), what, why, command);
+    } else if ends(CERTIFICATE_DAYS).is_some() {
+        let what = format!("the certificate {cert} ends within {CERTIFICATE_DAYS} days");
+        let why = "NBD clients will refuse it from then on";
+        report.find(("certificate", Level::Warning), what, why, command);
+    }
+}
+
+fn look_at_exposure(config: &Config, report: &mut Report) {
+    let doors = [&config.nbd, &config.http, &config.iscsi, &config.nfs];
+    let open = |(name, at): (_, &Listening)| at.tcp.iter().any(|to| is_beyond(to)).then_some(name);
+    let open: Vec<&str> =
+        ["nbd", "http", "iscsi", "nfs"].into_iter().zip(doors).filter_map(open).collect();
+    if config.insecure && !open.is_empty() {
+        report.find(
+            ("insecure", Level::Warning),
+            format!("`insecure` is set, and {} is served beyond this machine", open.join(", ")),
+            "whoever reaches the address may read and change every volume",
+            "take `insecure` away: operations.md, who gets in, has what helps",
+        );
+    }
+}
+
+/// Whether others than this machine reach an address; a name counts as one that they do.
+fn is_beyond(address: &str) -> bool {
+    let parsed: Result<SocketAddr, _> = address.parse();
+    !address.starts_with("localhost:") && !parsed.is_ok_and(|address| address.ip().is_loopback())
+}
