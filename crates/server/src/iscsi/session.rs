@@ -151,13 +151,8 @@ pub(super) async fn serve(
     let (ringing, bells) = mpsc::unbounded_channel();
     let mut watchers = JoinSet::new();
     let name = target.as_ref().map(|target| target.name.clone());
-    let (disks, attachment, used) = match target {
-        Some(target) => {
-            let who = (&port, &*client);
-            opened(target, who, &context, (&ringing, &mut watchers))
-        }
-        None => (Disks::default(), None, None),
-    };
+    let way = (&ringing, &mut watchers);
+    let (disks, attachment, used) = opened(target, (&port, &client), &context, way);
     let (leave, expire) = (sender.clone(), sender.clone());
     watchers.spawn(watch_for_leave(attachment, stop, leave, farewell));
     let replaced = registered.as_ref().map(|registered| registered.give_up.clone());
@@ -208,6 +203,12 @@ pub(super) async fn serve(
         has_parted: false,
     };
     poll_fn(|cx| session.poll(cx)).await;
+    end(session, used).await;
+}
+
+/// Lets go of all that a session had, in the order in which others may find it gone.
+async fn end(session: Session, used: Option<Used>) {
+    let farewell = session.core.context.limits.farewell;
     let Session { core, connection, phase, has_parted, registered, mut watchers, bells, .. } =
         session;
     match &registered {
@@ -229,14 +230,16 @@ pub(super) async fn serve(
 /// The disks of a target that was opened, with what lives as long as its session. The only disk of
 /// an automatic target has the session's attachment; each of several has its own.
 fn opened(
-    target: Target,
+    target: Option<Target>,
     (port, client): (&Port, &str),
     context: &Arc<IscsiContext>,
     (ringing, watchers): (&Bells, &mut JoinSet<()>),
 ) -> (Disks, Option<Attachment>, Option<Used>) {
-    let Target { name, units, used, made, .. } = target;
     let mut disks = Disks::default();
     let mut attachment = None;
+    let Some(Target { name, units, used, made, .. }) = target else {
+        return (disks, attachment, None);
+    };
     for unit in units {
         let mut disk = Disk::new(unit, port.clone(), ringing, context);
         match made {
