@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use volume::{Pool, Volume};
-use wire::scsi::log::{Room, SET_EXPONENT};
-
-use crate::iscsi::SECTOR_BYTES;
+use wire::scsi::log::{Room, SET_BYTES};
 
 /// From how many percent on a warning is given, and given again.
 pub(crate) const WARNING_PERCENTS: [u64; 3] = [75, 85, 95];
@@ -72,10 +70,9 @@ pub(crate) struct Thin {
 impl Thin {
     /// The room in threshold sets: what is used is rounded up, what is left down.
     pub(crate) fn room(&self) -> Room {
-        let set_bytes = u64::from(SECTOR_BYTES) << SET_EXPONENT;
         Room {
-            available: self.available_bytes.load(Ordering::Relaxed) / set_bytes,
-            used: self.used_bytes.load(Ordering::Relaxed).div_ceil(set_bytes),
+            available: self.available_bytes.load(Ordering::Relaxed) / SET_BYTES,
+            used: self.used_bytes.load(Ordering::Relaxed).div_ceil(SET_BYTES),
         }
     }
 

@@ -7,15 +7,13 @@ use tokio::task::JoinSet;
 use wire::scsi::{Code, Identity, Lun};
 
 use super::reservations::Port;
+use super::sessions::Opened;
 use super::targets::OpenUnit;
-use super::unit::Nexus;
+use super::unit::{Nexus, Number, Ring};
 use super::{IscsiContext, SECTOR_BYTES};
 use crate::Attachment;
 use crate::meters::VolumeMeter;
 use crate::serving::Export;
-
-/// The number of a unit within a target.
-pub(super) type Number = u16;
 
 /// Something that a session is told from outside.
 pub(super) enum Bell {
@@ -38,7 +36,7 @@ pub(super) struct Disk {
     pub(super) export: Arc<dyn Export>,
     pub(super) nexus: Nexus,
     pub(super) identity: Identity,
-    pub(super) opened: super::sessions::Opened,
+    pub(super) opened: Opened,
     pub(super) meter: Option<Arc<VolumeMeter>>,
     pub(super) seen: Vec<trace::Request>,
     /// It was taken from the session: what is under way ends, nothing begins.
@@ -54,8 +52,13 @@ impl Disk {
     /// A unit that was opened, for a session.
     pub(super) fn new(unit: OpenUnit, port: Port, bells: &Bells, context: &IscsiContext) -> Disk {
         let OpenUnit { number, export, attachment, identity, opened } = unit;
+        let rung = bells.clone();
+        let ring = Ring(Box::new(move |time| {
+            // A session that is gone has ended all.
+            let _ = rung.send(Bell::Abort(number, time));
+        }));
         Disk {
-            nexus: context.units.join(opened.0, port, (number, bells.clone())),
+            nexus: context.units.join(opened.0, port, ring),
             size_bytes: export.size_bytes(),
             meter: export.present_of().and_then(|id| context.meters.of(id, export.name())),
             seen: Vec::new(),

@@ -312,7 +312,7 @@ impl Core {
         }
     }
 
-    /// Tells the initiator when the pool has reached a threshold, once on each unit that needs room.
+    /// Tells the initiator, once on each unit that needs room, when the pool reached a threshold.
     fn look_at_thresholds(&mut self) {
         let reached = self.context.thin.reached();
         if std::mem::replace(&mut self.reached, reached) != reached {

@@ -73,7 +73,7 @@ pub(super) struct Core {
     /// The name of the target; none in a session that only asks for targets.
     pub(super) target: Option<String>,
     pub(super) disks: Disks,
-    /// What a number without a unit tells of itself.
+    /// The answer to INQUIRY of a number without a unit.
     pub(super) absent: Option<Identity>,
     /// Turns so far.
     pub(super) turns: u64,

@@ -16,8 +16,7 @@ use tokio::sync::watch;
 use units::Seq;
 use wire::iscsi::Isid;
 
-use super::disks::Number;
-use super::unit::UnitId;
+use super::unit::{Number, UnitId};
 
 /// Sessions of a target at once.
 const TARGET_SESSIONS_MAX: usize = 256;

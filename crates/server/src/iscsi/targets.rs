@@ -24,10 +24,10 @@ use wire::scsi::Identity;
 
 use super::IscsiContext;
 use super::chap::Authentication;
-use super::disks::{Bell, Bells, Number};
+use super::disks::{Bell, Bells};
 use super::sessions::Opened;
-use super::unit::UnitId;
-use crate::serving::{Export, OpenError, attach, attach_what, off_thread};
+use super::unit::{Number, UnitId};
+use crate::serving::{Export, Exports, OpenError, attach, attach_what, off_thread};
 use crate::{Attachment, VolumeId};
 
 /// Names that are remembered.
@@ -267,8 +267,8 @@ impl Listing {
         self.is_over
     }
 
-    /// Adds targets until there are as many bytes, or no more targets. The past is opened by whoever
-    /// knows its name: initiators log in to whatever is listed.
+    /// Adds targets until there are as many bytes, or no more targets. The past is opened by those
+    /// who know its name: initiators log in to whatever is listed.
     pub(super) fn put(
         &mut self,
         (context, asker): (&IscsiContext, &Asker),
@@ -438,9 +438,8 @@ impl Made {
         let mut units = Vec::new();
         for unit in info.units.iter().filter(|unit| !self.have.contains(&unit.number)) {
             let (volume, seq) = (unit.volume_id, unit.seq);
-            let opened =
-                attach_what(context, client, move |exports| exports.open_unit(volume, seq));
-            let opened = match opened.await? {
+            let open = move |exports: &dyn Exports| exports.open_unit(volume, seq);
+            let opened = match attach_what(context, client, open).await? {
                 Ok(opened) => opened,
                 Err(error) if error.may_pass => return Ok(Err(error.into())),
                 Err(error) => {

@@ -4,6 +4,7 @@
 //! call of the engine.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,7 +18,6 @@ use wire::scsi::reservations::{InAction, OutAction, OutList, ReservationType};
 use wire::scsi::{Code, Command};
 
 use super::answer::Ended;
-use super::disks::{Bell, Bells, Number};
 use super::reservations::{Port, Reservations};
 use crate::VolumeId;
 
@@ -30,6 +30,18 @@ pub(super) struct Units(RankedMutex<HashMap<UnitId, Arc<Unit>>>);
 
 /// A volume, and the moment of the past that it is.
 pub(super) type UnitId = (VolumeId, Option<Seq>);
+
+/// The number of a unit within a target.
+pub(super) type Number = u16;
+
+/// Tells a session that its commands are to be aborted.
+pub(super) struct Ring(pub(super) Box<dyn Fn(u64) + Send + Sync>);
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ring")
+    }
+}
 
 /// A logical unit.
 #[derive(Debug, Default)]
@@ -59,8 +71,8 @@ struct Pending {
     codes: RankedMutex<VecDeque<Code>>,
     /// How often its commands were to be aborted.
     aborts: AtomicU64,
-    /// The number of the unit in its session, which hears of that.
-    bells: (Number, Bells),
+    /// Tells its session of that, with the number of that time.
+    ring: Ring,
     /// Up to which of these they have ended.
     aborted: watch::Sender<u64>,
 }
@@ -83,7 +95,7 @@ const PROTECTED: u8 = 4;
 
 impl Units {
     /// A session on this unit.
-    pub(super) fn join(&self, id: UnitId, port: Port, bells: (Number, Bells)) -> Nexus {
+    pub(super) fn join(&self, id: UnitId, port: Port, ring: Ring) -> Nexus {
         let mut units = self.0.lock();
         // Without a session nothing but registrations and a mode is worth keeping, of presents: an
         // initiator that logs in again goes by what it set. Volumes are limited, moments are not.
@@ -102,7 +114,7 @@ impl Units {
             is_any: AtomicBool::new(false),
             codes: RankedMutex::default(),
             aborts: AtomicU64::new(0),
-            bells,
+            ring,
             aborted: watch::Sender::new(0),
         };
         let pending = Arc::new(pending);
@@ -175,8 +187,7 @@ impl Nexus {
         for pending in self.others().iter().filter(|pending| whom(&pending.port)) {
             let number = pending.aborts.fetch_add(1, Ordering::AcqRel) + 1;
             waits.push((pending.aborted.subscribe(), number));
-            // A session that is gone has ended all.
-            let _ = pending.bells.1.send(Bell::Abort(pending.bells.0, number));
+            (pending.ring.0)(number);
         }
         Box::pin(async move {
             for (mut aborted, number) in waits {
@@ -306,12 +317,12 @@ mod tests {
     use super::super::reservations::Port;
     use wire::iscsi::Isid;
 
-    use super::{ATTENTIONS_MAX, Command, Nexus, Seq, UnitId, Units};
+    use super::{ATTENTIONS_MAX, Command, Nexus, Ring, Seq, UnitId, Units};
 
     fn join(units: &Units, id: UnitId, last: u8) -> Nexus {
         let isid = Isid([0, 0, 0, 0, 0, last]);
-        let bells = tokio::sync::mpsc::unbounded_channel().0;
-        units.join(id, Port { initiator: "iqn.a".to_owned(), isid }, (0, bells))
+        let port = Port { initiator: "iqn.a".to_owned(), isid };
+        units.join(id, port, Ring(Box::new(|_| ())))
     }
 
     #[test]

@@ -12,6 +12,9 @@ pub const ALL_SUBPAGES: u8 = 0xff;
 /// Blocks of a threshold set, as a power of two: 1 MiB of blocks of 512 bytes.
 pub const SET_EXPONENT: u8 = 11;
 
+/// Bytes of a threshold set.
+pub const SET_BYTES: u64 = 512 << SET_EXPONENT;
+
 /// The room of a thin unit, in threshold sets; more than 32 bits hold is told as the most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {

@@ -47,7 +47,9 @@ proptest! {
     #[test]
     fn any_page_is_told_or_refused(which in any::<(u8, u8)>(), first in any::<u16>()) {
         match page(which, first) {
-            Ok(answer) => prop_assert!(matches!(which, (0, 0 | 0xff) | (0x0c, 0)) && answer.len() > 4),
+            Ok(answer) => {
+                prop_assert!(matches!(which, (0, 0 | 0xff) | (0x0c, 0)) && answer.len() > 4);
+            }
             Err(sense) => prop_assert!(sense.pointer.is_some()),
         }
     }

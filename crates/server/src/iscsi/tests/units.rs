@@ -231,7 +231,7 @@ fn a_volume_that_is_wanted_takes_its_unit_alone() {
     let refused = attachments.close(OTHER, Part::Present, false, Duration::ZERO);
     let clients = refused.expect_err("it is in use");
     assert!(clients.len() == 1 && clients[0].contains("iqn.2026-11.org.example:test"));
-    // What is under way is awaited.
+    // A flush that is under way is awaited.
     rig.other.close_gate();
     at(&mut initiator, FLAT).command(2, &SYNCHRONIZE, 0, &[]);
     eventually("it waits", || rig.other.waiting.load(Ordering::SeqCst) > 0);
