@@ -8,14 +8,14 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     API_PREFIX, Advice, AdviceQuery, Allow, ApplyRetention, AttachMember, AuditRecord, ChangeGroup,
-    ChangePool, ChangeShare, ChangeTarget, ChangeVolume, CloneGroup, CreateClone, CreateGroup,
-    CreateMark, CreateShare, CreateVersion, CreateVolume, DeleteQuery, DeletedVersions,
-    DeletedVolume, DenyQuery, DiffQuery, DryRunQuery, ExitCode, Explained, Group, GroupReverted,
-    GroupVersion, GrowPool, History, HistoryQuery, ImportVolume, IscsiAccess, IscsiTarget, Job,
-    ListQuery, Mark, MemberResolved, Model, ModelQuery, OpenFiles, Pool, Problem, Pruned, Range,
-    RangeQuery, RecordQuery, Rename, Renamed, ReplaceMember, Resolved, Revert, Reverted, Schedule,
-    Scrub, Server, SetSchedule, SetScrub, Share, Spare, Timeline, TimelineQuery, Undelete, Version,
-    Volume, VolumeSpace,
+    ChangeMadeTarget, ChangePool, ChangeShare, ChangeTarget, ChangeVolume, CloneGroup, CreateClone,
+    CreateGroup, CreateMark, CreateShare, CreateTarget, CreateVersion, CreateVolume, DeleteQuery,
+    DeletedVersions, DeletedVolume, DenyQuery, DiffQuery, DryRunQuery, ExitCode, Explained, Group,
+    GroupReverted, GroupVersion, GrowPool, History, HistoryQuery, ImportVolume, IscsiAccess,
+    IscsiTarget, Job, ListQuery, MadeTarget, Mark, MemberResolved, Model, ModelQuery, OpenFiles,
+    Pool, Problem, Pruned, Range, RangeQuery, RecordQuery, Rename, Renamed, ReplaceMember,
+    Resolved, Revert, Reverted, Schedule, Scrub, Server, SetSchedule, SetScrub, Share, Spare,
+    Timeline, TimelineQuery, Undelete, Version, Volume, VolumeSpace,
 };
 
 mod address;
@@ -187,6 +187,26 @@ impl Client {
     /// Changes who may log in to a volume over iSCSI.
     pub fn change_target(&self, name: &str, body: &ChangeTarget) -> Result<IscsiAccess> {
         self.call(Method::PATCH, &Target::new("/targets").part(name), Some(body))
+    }
+
+    /// The iSCSI targets of several units.
+    pub fn made_targets(&self) -> Result<Vec<MadeTarget>> {
+        self.get(&Target::new("/made-targets"))
+    }
+
+    /// Makes one.
+    pub fn create_target(&self, body: &CreateTarget) -> Result<MadeTarget> {
+        self.post(&Target::new("/made-targets"), body)
+    }
+
+    /// Changes the units of one, or who may log in.
+    pub fn change_made_target(&self, name: &str, body: &ChangeMadeTarget) -> Result<MadeTarget> {
+        self.call(Method::PATCH, &Target::new("/made-targets").part(name), Some(body))
+    }
+
+    /// Deletes one; its volumes stay.
+    pub fn delete_target(&self, name: &str, force: bool) -> Result<()> {
+        self.delete(&forced(Target::new("/made-targets").part(name), force))
     }
 
     /// One volume.

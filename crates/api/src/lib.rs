@@ -50,7 +50,10 @@ pub use scalar::{SizeInput, SpanInput, Time};
 pub use schedule::{ApplyRetention, Explained, Keep, Pruned, Schedule, SetKeep, SetSchedule};
 pub use shares::{Allow, Allowed, ChangeShare, CreateShare, DenyQuery, Follower, Relay, Share};
 pub use space::{AgeBytes, Growth, Holder, Sacrifice, VolumeSpace};
-pub use targets::{ChangeTarget, ChapCredential, IscsiAccess, IscsiSession, IscsiTarget};
+pub use targets::{
+    ChangeMadeTarget, ChangeTarget, ChapCredential, CreateTarget, IscsiAccess, IscsiSession,
+    IscsiTarget, MadeTarget, NewLun, TargetLun,
+};
 pub use timeline::{EventCount, Heat, HeatQuery, Server, Timeline, TimelineQuery};
 pub use trash::{DeleteQuery, DeletedVolume, DryRunQuery, Undelete};
 pub use types::{

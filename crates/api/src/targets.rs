@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::Time;
 use crate::requests::some_of;
 
 /// The iSCSI target that is a volume's present.
@@ -76,4 +77,103 @@ pub struct IscsiSession {
     pub initiator: String,
     /// The name under which it opened the target.
     pub target: String,
+}
+
+/// An iSCSI target of several units.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MadeTarget {
+    /// Its name, which no volume has.
+    pub name: String,
+    /// When it was made.
+    pub created: Time,
+    /// Its iSCSI name; null when iSCSI is off, or the name is too long.
+    pub iscsi_name: Option<String>,
+    /// Its units, by number.
+    pub luns: Vec<TargetLun>,
+    /// Numbers of units that were taken out: no unit ever gets them.
+    pub retired: Vec<u16>,
+    /// The access to it.
+    pub access: IscsiAccess,
+    /// The sessions on it.
+    pub sessions: Vec<IscsiSession>,
+}
+
+/// A unit of a made target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TargetLun {
+    /// Its number.
+    pub lun: u16,
+    /// The volume; null when it was deleted: then there is no such unit.
+    pub volume: Option<String>,
+    /// The seq of the moment that it is, read-only; null is the present.
+    pub seq: Option<u64>,
+    /// For clients that take a URL, on this machine; null when iSCSI is off.
+    pub uri: Option<String>,
+}
+
+/// A unit that a target is to have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewLun {
+    /// Its number, 0 to 16383: one that no unit of the target ever had.
+    pub lun: u16,
+    /// The volume.
+    pub volume: String,
+    /// A moment of it, which is resolved now and stays; without one the present.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+}
+
+/// A new target of several units: some volumes, or a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateTarget {
+    /// 1 to 128 characters of `A-Za-z0-9._-`, beginning with a letter or digit.
+    pub name: String,
+    /// Its units: 1 to 256.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub luns: Vec<NewLun>,
+    /// Or the group whose volumes are its units, from number 0 on in the order of their names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// The moment of the group, as for `GET /groups/{group}/resolve`; without one the present.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// The name and secret by which initiators prove themselves; without them those of the first
+    /// volume that has an access of its own, as for the rest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chap: Option<ChapCredential>,
+    /// Those by which the target does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mutual: Option<ChapCredential>,
+    /// The names of initiators that may log in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
+}
+
+/// A change of a made target; what is left out stays as it is. The access holds from the next login
+/// on, other units for sessions that are there as well.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeMadeTarget {
+    /// The name and secret by which initiators prove themselves; null asks for none any more.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_of")]
+    #[schema(value_type = Option<ChapCredential>)]
+    pub chap: Option<Option<ChapCredential>>,
+    /// Those by which the target does; null takes them away.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_of")]
+    #[schema(value_type = Option<ChapCredential>)]
+    pub mutual: Option<Option<ChapCredential>>,
+    /// The names of initiators that may log in; none are all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
+    /// Units to add.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub add: Vec<NewLun>,
+    /// Numbers of units to take out, for good.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remove: Vec<u16>,
+    /// Take units out although there are sessions: they lose them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
 }

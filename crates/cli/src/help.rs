@@ -89,6 +89,8 @@ pub const EXAMPLES: &[(&str, &str)] = &[
     ("share restore", "home@-1h /docs --dry-run"),
     ("target list", ""),
     ("target show", "pg@-5min"),
+    ("target create", "db --group db@v:3"),
+    ("target delete", "db"),
     ("target set", "pg --chap-user db1 --chap-secret-file /etc/hindsight/db1.secret"),
     ("history", "pg --since -1h --step 1min"),
     ("timeline", "pg --since -1h"),

@@ -21,6 +21,7 @@ mod history;
 mod image;
 mod lab;
 mod local;
+mod made_target;
 mod man;
 mod mark;
 mod model;

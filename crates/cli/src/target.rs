@@ -10,28 +10,44 @@ use serde_json::json;
 use wire::iscsi::names;
 
 use crate::failure::Failure;
+use crate::made_target::{self, CreateArgs, DeleteArgs, LunArgs};
 use crate::output::{Align, pairs, table};
 use crate::session::Session;
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// List the iSCSI targets that volumes are.
+    /// List the iSCSI targets: those that volumes are, and made ones.
     #[command(visible_alias = "ls")]
     List,
-    /// Show the target that a volume or a moment of it is, and how to log in to it.
+    /// Show the target that a volume or a moment of it is, or a made one, and how to log in to it.
     Show {
-        /// A volume, or a moment of it: NAME or NAME@MOMENT.
+        /// A volume, or a moment of it: NAME or NAME@MOMENT; or a made target.
         #[arg(value_name = "NAME[@MOMENT]")]
         name: String,
     },
-    /// Say who may log in to a volume and its moments over iSCSI, from the next login on.
+    /// Make a target of several units: volumes, or moments of them, each with a number.
+    Create(CreateArgs),
+    /// Say who may log in to a volume and its moments, or to a made target, from the next login on;
+    /// add units to a made target, or take them out.
     Set(SetArgs),
+    /// Delete a made target; its volumes stay.
+    #[command(visible_alias = "rm")]
+    Delete(DeleteArgs),
 }
 
 #[derive(Debug, Args)]
 pub struct SetArgs {
-    /// The volume.
+    /// The volume, or the made target.
     name: String,
+    #[command(flatten)]
+    access: AccessArgs,
+    #[command(flatten)]
+    luns: LunArgs,
+}
+
+/// The access to a target.
+#[derive(Debug, Args)]
+pub struct AccessArgs {
     /// The name by which initiators prove themselves (CHAP); none asks for no proof any more.
     #[arg(long, value_name = "NAME|none")]
     chap_user: Option<String>,
@@ -49,41 +65,66 @@ pub struct SetArgs {
     allow: Vec<String>,
 }
 
+impl AccessArgs {
+    /// The change that they ask for.
+    pub fn change(&self) -> anyhow::Result<ChangeTarget> {
+        let allow = match &self.allow[..] {
+            [] => None,
+            [all] if all == "all" => Some(Vec::new()),
+            some if some.iter().any(|name| name == "all") => {
+                return Err(Failure::usage("--allow all stands alone").into());
+            }
+            some => Some(some.to_vec()),
+        };
+        let (chap, mutual) = (&self.chap_secret_file, &self.mutual_secret_file);
+        Ok(ChangeTarget {
+            chap: credential("chap", self.chap_user.as_deref(), chap.as_deref())?,
+            mutual: credential("mutual", self.mutual_user.as_deref(), mutual.as_deref())?,
+            allow,
+        })
+    }
+}
+
 pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::List => {
-            let targets = session.client()?.targets()?;
-            session.answer(&targets, |targets| list(targets))?;
+            let client = session.client()?;
+            let (targets, made) = (client.targets()?, client.made_targets()?);
+            let all = targets.iter().map(|target| json!(target));
+            let all: Vec<_> = all.chain(made.iter().map(|made| json!(made))).collect();
+            session.answer(&all, |_| match made.is_empty() {
+                true => list(&targets),
+                false => format!("{}\n{}", list(&targets), made_target::list(&made)),
+            })?;
         }
-        Verb::Show { name } => show(session, &session.client()?.targets()?, &name)?,
-        Verb::Set(args) => set(session, &args)?,
+        Verb::Show { name } => {
+            let client = session.client()?;
+            match client.made_targets()?.iter().find(|made| made.name == name) {
+                Some(made) => made_target::show(session, made)?,
+                None => show(session, &client.targets()?, &name)?,
+            }
+        }
+        Verb::Create(args) => made_target::create(session, args)?,
+        Verb::Set(args) => set(session, args)?,
+        Verb::Delete(args) => made_target::delete(session, &args)?,
     }
     Ok(ExitCode::Done)
 }
 
-fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
-    let allow = match &args.allow[..] {
-        [] => None,
-        [all] if all == "all" => Some(Vec::new()),
-        some if some.iter().any(|name| name == "all") => {
-            return Err(Failure::usage("--allow all stands alone").into());
-        }
-        some => Some(some.to_vec()),
-    };
-    let change = ChangeTarget {
-        chap: credential("chap", args.chap_user.as_deref(), args.chap_secret_file.as_deref())?,
-        mutual: credential(
-            "mutual",
-            args.mutual_user.as_deref(),
-            args.mutual_secret_file.as_deref(),
-        )?,
-        allow,
-    };
-    if change == ChangeTarget::default() {
-        let hint = "give one of --chap-user, --mutual-user, --allow";
+fn set(session: &Session, args: SetArgs) -> anyhow::Result<()> {
+    let change = args.access.change()?;
+    if change == ChangeTarget::default() && !args.luns.is_some() {
+        let hint = "give one of --chap-user, --mutual-user, --allow, --add-lun, --remove-lun";
         return Err(Failure::usage("no setting is named").with_hint(hint).into());
     }
-    let access = session.client()?.change_target(&args.name, &change)?;
+    let client = session.client()?;
+    if client.made_targets()?.iter().any(|made| made.name == args.name) {
+        return made_target::set(session, &args.name, args.luns, &args.access);
+    }
+    if args.luns.is_some() {
+        return Err(made_target::refuse_luns(&args.name));
+    }
+    let access = client.change_target(&args.name, &change)?;
     session.answer(&access, |access| pairs(&told(access)))?;
     Ok(())
 }
@@ -111,7 +152,7 @@ fn credential(
 }
 
 /// Who may log in.
-fn told(access: &IscsiAccess) -> Vec<(&'static str, String)> {
+pub fn told(access: &IscsiAccess) -> Vec<(&'static str, String)> {
     let user = |user: &Option<String>| user.clone().unwrap_or_else(|| "none".to_owned());
     let allow = if access.allow.is_empty() { vec!["all".to_owned()] } else { access.allow.clone() };
     let mut told = vec![("chap", user(&access.chap_user)), ("mutual", user(&access.mutual_user))];

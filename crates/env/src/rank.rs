@@ -45,6 +45,8 @@ pub enum Rank {
     Volumes,
     /// Deleted volumes that are still there.
     Ghosts,
+    /// Made iSCSI targets by name.
+    Targets,
     /// Groups by name.
     Groups,
     /// Schedules of groups.

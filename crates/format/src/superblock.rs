@@ -77,8 +77,11 @@ pub const ZONE_BYTES_MAX: u64 = crate::location::SEGMENT_BYTES_MAX as u64;
 pub const FEATURE_TABLES: u64 = 1 << 8;
 /// Incompatible feature: members may have write buffers, and then a mark that says so.
 pub const FEATURE_WRITE_BUFFER: u64 = 1 << 9;
+/// Incompatible feature: the catalogue has a table of targets.
+pub const FEATURE_TARGETS: u64 = 1 << 10;
 /// The incompatible features that this program knows. A pool has all of them once it was opened.
-pub const FEATURES_INCOMPATIBLE_KNOWN: u64 = 0xbf | FEATURE_TABLES | FEATURE_WRITE_BUFFER;
+pub const FEATURES_INCOMPATIBLE_KNOWN: u64 =
+    0xbf | FEATURE_TABLES | FEATURE_WRITE_BUFFER | FEATURE_TARGETS;
 /// The features without which a pool may only be read that this program knows: none yet.
 pub const FEATURES_READ_ONLY_KNOWN: u64 = 0;
 

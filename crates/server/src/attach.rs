@@ -185,6 +185,11 @@ impl Attachment {
         let _ = self.leave.wait_for(|leave| *leave).await;
     }
 
+    /// Becomes true when this session is asked to end; without a sender once it has.
+    pub(crate) fn leave_signal(&self) -> watch::Receiver<bool> {
+        self.leave.clone()
+    }
+
     /// Whether this session was asked to end.
     #[must_use]
     pub fn is_asked_to_leave(&self) -> bool {

@@ -324,7 +324,7 @@ mod tests {
         put(&volume, 0).expect("written");
         let mut written = 1;
         broken.1.store(true, Ordering::Release);
-        let fill = Arc::new(FillGauge::new(Arc::clone(&pool), "/".into()));
+        let fill = Arc::new(FillGauge::new(Arc::clone(&pool), "/".into(), Arc::default()));
         let background = Background::start(
             Arc::clone(&pool),
             FillWatch::new(fill),

@@ -4,9 +4,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use volume::{Pool, Volume};
+use wire::scsi::log::{Room, SET_BYTES};
 
 /// From how many percent on a warning is given, and given again.
 pub(crate) const WARNING_PERCENTS: [u64; 3] = [75, 85, 95];
@@ -56,18 +58,52 @@ impl Fill {
     }
 }
 
+/// How full the pool was when it was looked at last, for those who may not wait for a file system.
+#[derive(Debug, Default)]
+pub(crate) struct Thin {
+    used_bytes: AtomicU64,
+    available_bytes: AtomicU64,
+    /// How often a warning level was reached.
+    reached: AtomicU64,
+}
+
+impl Thin {
+    /// The room in threshold sets: what is used is rounded up, what is left down.
+    pub(crate) fn room(&self) -> Room {
+        Room {
+            available: self.available_bytes.load(Ordering::Relaxed) / SET_BYTES,
+            used: self.used_bytes.load(Ordering::Relaxed).div_ceil(SET_BYTES),
+        }
+    }
+
+    /// How often a warning level was reached.
+    pub(crate) fn reached(&self) -> u64 {
+        self.reached.load(Ordering::Acquire)
+    }
+
+    /// The pool is that full, and has just reached a level or not.
+    pub(crate) fn note(&self, fill: Fill, has_reached: bool) {
+        self.used_bytes.store(fill.used_bytes, Ordering::Relaxed);
+        self.available_bytes.store(fill.available_bytes, Ordering::Relaxed);
+        self.reached.fetch_add(u64::from(has_reached), Ordering::AcqRel);
+    }
+}
+
 /// Tells how full a pool is.
 pub(crate) struct FillGauge {
+    thin: Arc<Thin>,
     pool: Arc<Pool>,
     /// The pool's file, if it is one and not a disk.
     file: Option<PathBuf>,
 }
 
 impl FillGauge {
-    /// For the pool that lies at `path`.
-    pub(crate) fn new(pool: Arc<Pool>, path: PathBuf) -> FillGauge {
+    /// For the pool that lies at `path`; how full it is, is told there.
+    pub(crate) fn new(pool: Arc<Pool>, path: PathBuf, thin: Arc<Thin>) -> FillGauge {
         let is_file = std::fs::metadata(&path).is_ok_and(|m| m.is_file());
-        FillGauge { pool, file: is_file.then_some(path) }
+        let gauge = FillGauge { thin, pool, file: is_file.then_some(path) };
+        gauge.thin.note(gauge.read(), false);
+        gauge
     }
 
     /// Bytes that the volumes may come to hold, the history of none of them counted: their sizes,
@@ -132,6 +168,7 @@ impl FillWatch {
         let fill = self.gauge.read();
         let (before, now) = (self.level, fill.level());
         self.level = now;
+        self.gauge.thin.note(fill, now > before);
         if now != before {
             let over =
                 || format!("the pool is {} % full: there is more room again", fill.percent());

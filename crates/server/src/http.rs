@@ -19,6 +19,7 @@ mod health;
 mod history;
 mod import;
 mod jobs;
+mod made_targets;
 mod marks;
 mod model;
 mod operations;

@@ -12,6 +12,7 @@
 //!     transfer   data of writes that is still to come: unsolicited, and asked for by R2T
 //!     commands   what each command does; `seldom` those that always are jobs
 //!     control    everything but commands: NOP, text, task management, logout
+//!   disks      the units of a session, by number, and what rings for it
 //!   sender     responses and Data-In, with their numbers and digests, sent together
 //! unit       one logical unit: the sessions on it, their attentions, its mode, who reserved it
 //!   reservations   the persistent ones
@@ -38,12 +39,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::admission::is_loopback;
+use crate::fill::Thin;
 use crate::serving::{FrontEnd, Given, Serving};
 
 mod answer;
 mod asked;
 mod chap;
 mod check;
+mod disks;
 mod execute;
 mod login;
 mod refusals;
@@ -76,6 +79,8 @@ pub struct IscsiContext {
     sessions: Arc<sessions::Sessions>,
     units: Arc<unit::Units>,
     promises: task::Promises,
+    /// How full the pool is.
+    thin: Arc<Thin>,
     refusals: Arc<refusals::Refusals>,
     /// Initiators from beyond this machine are served without a proof as well.
     is_insecure: bool,
@@ -93,6 +98,7 @@ impl IscsiContext {
             sessions: Arc::default(),
             units: Arc::default(),
             promises: task::Promises::default(),
+            thin: Arc::default(),
             refusals: Arc::default(),
             is_insecure,
             is_safe: is_loopback,
@@ -104,6 +110,11 @@ impl IscsiContext {
     /// Whether others than this machine reach us at an address of ours, and are to prove something.
     fn is_exposed(&self, own: Option<SocketAddr>) -> bool {
         !self.is_insecure && own.is_none_or(|own| !(self.is_safe)(own.ip()))
+    }
+
+    /// How full the pool is: whoever watches it says so here.
+    pub(crate) fn thin(&self) -> &Arc<Thin> {
+        &self.thin
     }
 
     /// Tells Prometheus how many logins were refused, and why.
@@ -151,7 +162,7 @@ async fn serve(context: Arc<IscsiContext>, given: Given) {
     match logged_in {
         Ok(Some((connection, login))) => {
             let initiator = login.initiator.clone();
-            let target = login.target.as_ref().map_or("discovery", |t| t.name()).to_owned();
+            let target = login.target.as_ref().map_or("discovery", |t| &t.name).to_owned();
             tracing::info!(client, initiator, target, "logged in");
             session::serve(connection, login, context, threads, stop, client.clone()).await;
             tracing::info!(client, initiator, target, "logged out");

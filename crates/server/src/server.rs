@@ -361,7 +361,11 @@ fn http_context(
         Box::new(WriteBufferCollector),
         Box::new(InterceptCollector(Arc::clone(intercepts))),
     ];
-    let fill = Arc::new(FillGauge::new(Arc::clone(pool), pool_files::path_of(config)));
+    let fill = Arc::new(FillGauge::new(
+        Arc::clone(pool),
+        pool_files::path_of(config),
+        Arc::clone(iscsi.thin()),
+    ));
     let metrics =
         Metrics::new(Arc::clone(pool), Arc::clone(&fill), Arc::clone(attachments), counted);
     let watch = Watch {

@@ -24,7 +24,7 @@ use std::borrow::Borrow;
 use std::ops::{Deref, DerefMut, RangeBounds};
 use std::sync::Arc;
 
-use format::superblock::FEATURE_TABLES;
+use format::superblock::{FEATURE_TABLES, FEATURE_TARGETS};
 use history::Store;
 use redb::{
     Builder, Database, Durability, Key, ReadOnlyTable, ReadTransaction, ReadableDatabase,
@@ -39,13 +39,16 @@ pub use guard::panic_becomes_error;
 pub use records::{
     CompactionRecord, ConversionRecord, EventRecord, GraceRecord, GroupRecord, GroupVersionRecord,
     MarkRecord, RunRecord, Sample, ScheduleRecord, ScheduledRecord, ScrubPhase, ScrubRecord,
-    ScrubScheduleRecord, SegmentRecord, SourceRecord, TimelineRecord, TrashRecord, VersionRecord,
-    VolumeRecord,
+    ScrubScheduleRecord, SegmentRecord, SourceRecord, TargetRecord, TimelineRecord, TrashRecord,
+    UnitRecord, VersionRecord, VolumeRecord,
 };
 use tables::{Form, Table};
 
 use crate::types::Architecture;
 use crate::{Error, ErrorKind, Result};
+
+/// The features that say that all tables are there.
+const ALL_TABLES: u64 = FEATURE_TABLES | FEATURE_TARGETS;
 
 /// The least and the greatest key of what belongs to a volume or a group.
 #[must_use]
@@ -126,6 +129,8 @@ pub struct Numbers {
     pub schedule: u64,
     /// Groups.
     pub group: u64,
+    /// Made targets.
+    pub target: u64,
     /// No number: how full the pool was, in percent, when it was warned of last; 0 when it was not.
     pub warning: u64,
 }
@@ -200,7 +205,8 @@ impl Catalogue {
     fn open_with(media: CatalogueMedia) -> Result<Catalogue> {
         let mut builder = Builder::new();
         builder.set_cache_size(CACHE_BYTES);
-        let has_all_tables = media.superblock().features_incompatible & FEATURE_TABLES != 0;
+        let features = media.superblock().features_incompatible;
+        let has_all_tables = features & ALL_TABLES == ALL_TABLES;
         let database = builder.create_with_backend(media).map_err(failed)?;
         Ok(Catalogue { database: Held(Some(database)), has_all_tables })
     }
@@ -242,6 +248,7 @@ impl Catalogue {
             audit: number("audit")?,
             schedule: number("schedule")?,
             group: number("group")?,
+            target: number("target")?,
             warning: number("warning")?,
         };
         let slabs = self.rows(tables::SLABS, .., usize::MAX)?;
@@ -488,6 +495,7 @@ impl Commit {
             ("audit", numbers.audit),
             ("schedule", numbers.schedule),
             ("group", numbers.group),
+            ("target", numbers.target),
             ("warning", numbers.warning),
         ] {
             self.put(tables::NUMBERS, name, &value)?;

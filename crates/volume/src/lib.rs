@@ -32,6 +32,7 @@ pub use jobs::scrub_plan::progress::Scrubs;
 pub use past::groups::GroupMoment;
 pub use pool::handle::Pool;
 pub use pool::layout::read_superblock;
+pub use pool::targets::{TargetChange, TargetInfo, UnitInfo, UnitSpec, UnitsSpec};
 pub use read::view::View;
 pub use retention::explain::{Explained, MadeBy};
 pub use retention::groups::{GroupInfo, GroupVersion};

@@ -19,6 +19,7 @@ pub mod registry;
 pub mod run_figures;
 pub mod samples;
 pub mod space;
+pub mod targets;
 pub mod volumes;
 
 use std::ops::Deref;

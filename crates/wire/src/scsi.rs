@@ -12,6 +12,7 @@ pub mod encode;
 mod identity;
 pub mod inquiry;
 pub mod lba_status;
+pub mod log;
 pub mod mode;
 pub mod ports;
 pub mod report_luns;

@@ -12,6 +12,7 @@ mod full_file_system;
 mod hooks;
 mod intercept;
 mod iscsi;
+mod iscsi_units;
 mod members;
 mod nfs;
 mod one_file;

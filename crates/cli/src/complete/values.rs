@@ -65,7 +65,11 @@ impl Server {
             }
             ("HOST|CIDR", true) if path == "share deny" => self.networks(first),
             ("NAME", true) if path.starts_with("share ") => self.shares(),
-            ("NAME", true) if path.starts_with("target ") => self.volumes(),
+            ("NAME", true) if path == "target create" => Vec::new(),
+            ("NAME", true) if path == "target delete" => self.made_targets(),
+            ("NAME", true) if path.starts_with("target ") => {
+                [self.volumes(), self.made_targets()].concat()
+            }
             ("NAME", true) => self.volumes_and_shares(),
             ("VOLUME", _) => self.volumes(),
             ("TRACE", true) if path.starts_with("model ") => self.volumes(),
@@ -88,6 +92,10 @@ impl Server {
 
     fn volumes(&self) -> Vec<String> {
         self.ask(Client::volumes).into_iter().map(|volume| volume.name).collect()
+    }
+
+    fn made_targets(&self) -> Vec<String> {
+        self.ask(Client::made_targets).into_iter().map(|target| target.name).collect()
     }
 
     fn shares(&self) -> Vec<String> {

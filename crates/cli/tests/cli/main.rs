@@ -19,6 +19,7 @@ mod share_archives;
 mod share_files;
 mod share_operations;
 mod shares;
+mod targets;
 mod traces;
 mod trash;
 mod watching;

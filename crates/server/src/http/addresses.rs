@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use api::{IscsiSession, IscsiTarget};
-use volume::Volume;
+use api::{IscsiSession, IscsiTarget, MadeTarget, TargetLun};
+use volume::{TargetInfo, UnitInfo, Volume};
 
-use super::convert::iscsi_access;
+use super::convert::{iscsi_access, time};
 use crate::iscsi::IscsiContext;
 
 /// Where clients connect, for the URIs in answers.
@@ -45,6 +45,44 @@ impl Addresses {
         Some(format!("iscsi://{}/{}/0", here(*address), context.targets.name_of(volume)?))
     }
 
+    /// The sessions on a target, and on moments of it.
+    pub(super) fn sessions_on(&self, target: &str) -> Vec<IscsiSession> {
+        let Some((_, context)) = &self.iscsi else { return Vec::new() };
+        let Some(name) = context.targets.name_of(target) else { return Vec::new() };
+        let session = |(target, initiator, id)| IscsiSession { id, initiator, target };
+        context.sessions_of(&name).into_iter().map(session).collect()
+    }
+
+    /// Has sessions look at made targets anew.
+    pub(super) fn tell_of_targets(&self) {
+        if let Some((_, context)) = &self.iscsi {
+            context.targets.tell_of_change();
+        }
+    }
+
+    /// A made target, with the sessions on it.
+    pub(super) fn made_target(&self, info: TargetInfo) -> MadeTarget {
+        let uri = self.iscsi_uri(&info.name);
+        let lun = |unit: &UnitInfo| {
+            let base = uri.as_deref().and_then(|uri| uri.strip_suffix('0'));
+            TargetLun {
+                lun: unit.number,
+                volume: unit.volume.clone(),
+                seq: unit.seq.map(|seq| seq.0),
+                uri: base.map(|base| format!("{base}{}", unit.number)),
+            }
+        };
+        MadeTarget {
+            created: time(info.created),
+            iscsi_name: self.iscsi_name(&info.name),
+            luns: info.units.iter().map(lun).collect(),
+            retired: info.retired,
+            access: iscsi_access(info.access),
+            sessions: self.sessions_on(&info.name),
+            name: info.name,
+        }
+    }
+
     /// Commands that mount a share, one for each address.
     pub(super) fn mount(&self, share: &str) -> Vec<String> {
         let line = |&address: &SocketAddr| {
@@ -68,14 +106,12 @@ impl Addresses {
         let access = iscsi_access(volume.access());
         let volume = volume.name();
         let name = context.targets.name_of(volume)?;
-        let session = |(target, initiator, id)| IscsiSession { id, initiator, target };
-        let sessions = context.sessions_of(&name).into_iter().map(session).collect();
         Some(IscsiTarget {
             volume: volume.to_owned(),
             name,
             uri: self.iscsi_uri(volume)?,
             access,
-            sessions,
+            sessions: self.sessions_on(volume),
         })
     }
 }

@@ -16,8 +16,8 @@ use super::context::Context;
 use super::guard::{Caller, Door};
 use super::{
     about, archives, document, file_diff, files, groups, guard, health, history, import, jobs,
-    marks, model, operations, page, pool, rename, repairs, restores, schedules, shares, targets,
-    timeline, together, trace, trash, versions, volumes,
+    made_targets, marks, model, operations, page, pool, rename, repairs, restores, schedules,
+    shares, targets, timeline, together, trace, trash, versions, volumes,
 };
 use crate::token::Token;
 
@@ -58,6 +58,8 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(repairs::create))
         .routes(routes!(targets::list))
         .routes(routes!(targets::change))
+        .routes(routes!(made_targets::list, made_targets::create))
+        .routes(routes!(made_targets::change, made_targets::delete))
         .routes(routes!(trash::list))
         .routes(routes!(trash::empty))
         .routes(routes!(trash::undelete))

@@ -53,13 +53,13 @@ pub(super) async fn change(
     context.engine(change).await.map(Json)
 }
 
-fn credential(given: Option<ChapCredential>) -> Answer<Option<Credential>> {
+pub(super) fn credential(given: Option<ChapCredential>) -> Answer<Option<Credential>> {
     let Some(ChapCredential { user, secret }) = given else { return Ok(None) };
     Ok(Some(Credential { user, secret: Secret::new(secret)? }))
 }
 
 /// Names of initiators as logins compare them.
-fn allowed(names: Vec<String>) -> Answer<Vec<String>> {
+pub(super) fn allowed(names: Vec<String>) -> Answer<Vec<String>> {
     let folded = |name: String| {
         names::fold_initiator(&name)
             .map_err(|error| Refusal::new(ProblemKind::Malformed, format!("`{name:.64}`: {error}")))

@@ -16,7 +16,7 @@ use super::volumes::{Made, made};
 use crate::attach::Part;
 
 /// Reads a moment of a group: of all its volumes, or `VOLUME=MOMENT,...`.
-fn group_moment(text: &str) -> Answer<GroupMoment> {
+pub(super) fn group_moment(text: &str) -> Answer<GroupMoment> {
     if !text.contains('=') {
         return moment(text).map(GroupMoment::Of);
     }

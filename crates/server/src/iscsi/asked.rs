@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use wire::iscsi::Tag;
-use wire::scsi::Command;
+use wire::scsi::{Command, Lun};
 
 use super::answer::{Ended, failure};
 use crate::serving::{Asked, RequestKind};
@@ -13,6 +13,8 @@ use crate::serving::{Asked, RequestKind};
 #[derive(Clone, Copy)]
 pub(super) struct Write {
     pub(super) tag: Tag,
+    /// The unit that it is of.
+    pub(super) lun: Lun,
     pub(super) kind: RequestKind,
     pub(super) offset: u64,
     pub(super) length_bytes: u64,

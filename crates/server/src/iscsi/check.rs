@@ -5,7 +5,7 @@ use wire::scsi::{Code, Command, Lun, Sense, SenseKey, Status, decode};
 
 use super::SECTOR_BYTES;
 use super::answer::Ended;
-use super::session::Disk;
+use super::disks::Disks;
 
 /// Most blocks that one command moves: 32 MiB.
 pub(super) const TRANSFER_BLOCKS_MAX: u32 = (32 << 20) / SECTOR_BYTES;
@@ -15,22 +15,25 @@ pub(super) const WRITE_SAME_BLOCKS_MAX: u32 = (256 << 20) / SECTOR_BYTES;
 /// Most blocks of a COMPARE AND WRITE: wherever it begins, the engine makes one write of it.
 pub(super) const COMPARE_BLOCKS_MAX: u8 = 120;
 
-/// The unit that there is.
-pub(super) const UNIT: Lun = Lun(0);
-
 /// The command of a CDB, if it is to be carried out.
-pub(super) fn check(disk: &mut Disk, lun: Lun, cdb: &[u8; 16]) -> Result<Command, Ended> {
+pub(super) fn check(
+    disks: &mut Disks,
+    lun: Lun,
+    cdb: &[u8; 16],
+    turn: u64,
+) -> Result<Command, Ended> {
     let decoded = decode::command(cdb);
     let is_early = matches!(
         decoded,
         Ok(Command::Inquiry { .. } | Command::ReportLuns { .. } | Command::RequestSense { .. })
     );
-    if lun.number() != UNIT.number() || !disk.export.is_served() {
+    let Some(disk) = disks.at_mut(lun).filter(|disk| disk.is_there()) else {
         return match decoded {
             Ok(command) if is_early => Ok(command),
             _ => Err(Sense::illegal(Code::NO_SUCH_UNIT).into()),
         };
-    }
+    };
+    disk.look_at_size(turn);
     if !is_early && let Some(code) = disk.nexus.take_attention() {
         return Err(Sense::attention(code).into());
     }

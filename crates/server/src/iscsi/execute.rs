@@ -15,13 +15,14 @@ use wire::iscsi::{
     encode,
 };
 use wire::scsi::command::Movement;
-use wire::scsi::{Code, Command, Sense, SenseKey, Status};
+use wire::scsi::{Code, Command, Lun, Sense, SenseKey, Status};
 
 use super::SECTOR_BYTES;
 use super::answer::{Ended, failure};
 use super::asked::{Answers, Write, kind};
 use super::check::check;
-use super::session::{Core, Disk};
+use super::disks::Disk;
+use super::session::Core;
 use super::task::Task;
 use crate::buffers::Purpose;
 use crate::serving::{Counts, Export, Group, GroupMemory, Input, Kind, Rest, What, Writing};
@@ -116,9 +117,8 @@ pub(super) fn execute(
     if unread.is_empty() || core.logout.is_some() {
         return Turned { has_moved: false, then: Then::Wait };
     }
-    if let Some(disk) = &mut core.disk {
-        disk.look_at_size();
-    }
+    core.turns += 1;
+    core.look_at_thresholds();
     let mut group = Group::within(std::mem::take(memory));
     let mut at = 0;
     let mut then = Then::Wait;
@@ -133,9 +133,7 @@ pub(super) fn execute(
         }
     }
     core.write(&mut group);
-    if let Some(meter) = core.meter.as_ref().filter(|_| !core.seen.is_empty()) {
-        meter.add(&mut core.seen);
-    }
+    core.show_seen();
     core.tally.turns += u64::from(at > 0);
     if let Some((done, lacks)) = core.stopped.take() {
         let place = |op: &WriteOp<'_>| match op {
@@ -143,10 +141,10 @@ pub(super) fn execute(
             WriteOp::Zero { .. } => None,
         };
         let writes = group.requests().iter().copied().zip(group.ops().iter().map(place)).collect();
-        let export = &core.disk.as_ref().expect("there was something to write to").export;
+        let export = core.export(lun_of(&group));
         *memory = group.into_memory();
         input.consume(at);
-        let writing = Writing::new(export, What::Turn(input.lend(), writes)).after(done, lacks);
+        let writing = Writing::new(&export, What::Turn(input.lend(), writes)).after(done, lacks);
         if writing.is_to_be_taken_apart() {
             core.take_apart(writing, input);
         } else {
@@ -159,6 +157,11 @@ pub(super) fn execute(
     }
     core.flush();
     Turned { has_moved: at > 0 || !matches!(then, Then::Wait), then }
+}
+
+/// The unit that a group of writes is of.
+fn lun_of(group: &Group<'_, Write>) -> Lun {
+    group.requests().first().expect("a group of some writes").lun
 }
 
 impl Core {
@@ -212,9 +215,9 @@ impl Core {
             }
         }
         match request {
-            Request::Command(request) if self.disk.is_some() => self.command(request, pdu, group),
-            Request::DataOut(data) if self.disk.is_some() => self.data_out(data, pdu, group),
-            Request::Task(task) if self.disk.is_some() => self.manage(task, group),
+            Request::Command(request) if self.target.is_some() => self.command(request, pdu, group),
+            Request::DataOut(data) if self.target.is_some() => self.data_out(data, pdu, group),
+            Request::Task(task) if self.target.is_some() => self.manage(task, group),
             Request::Login(_)
             | Request::Snack(_)
             | Request::Command(_)
@@ -280,19 +283,19 @@ impl Core {
             if !self.tasks.all.contains_key(&tag) {
                 self.tally.at_once.add(kind(&command));
             }
-            self.note(&command);
+            self.note(request.lun, &command);
         }
         Step::Done
     }
 
     /// Shows a command to who records and measures the present.
-    fn note(&mut self, command: &Command) {
+    fn note(&mut self, lun: Lun, command: &Command) {
         let is_recorded = self.context.taps.is_listening();
-        if !is_recorded && self.meter.is_none() {
+        let Some(disk) = self.disks.at_mut(lun) else { return };
+        if !is_recorded && disk.meter.is_none() {
             return;
         }
-        let export = &self.disk().export;
-        let Some(volume) = export.present_of() else { return };
+        let Some(volume) = disk.export.present_of() else { return };
         let sector = u64::from(SECTOR_BYTES);
         let range = command.range().map_or((0, 0), |range| {
             (range.lba.saturating_mul(sector), u64::from(range.blocks) * sector)
@@ -302,8 +305,30 @@ impl Core {
             if is_recorded {
                 self.context.taps.note(volume, &seen);
             }
-            if self.meter.is_some() {
-                self.seen.push(seen);
+            if disk.meter.is_some() {
+                disk.seen.push(seen);
+                self.has_seen = true;
+            }
+        }
+    }
+
+    /// Tells the initiator, once on each unit that needs room, when the pool reached a threshold.
+    fn look_at_thresholds(&mut self) {
+        let reached = self.context.thin.reached();
+        if std::mem::replace(&mut self.reached, reached) != reached {
+            let thin = self.disks.iter().filter(|disk| disk.export.present_of().is_some());
+            thin.for_each(|disk| disk.nexus.attend(Code::THRESHOLD_REACHED));
+        }
+    }
+
+    /// Shows who measures what was done in a turn.
+    fn show_seen(&mut self) {
+        if !std::mem::take(&mut self.has_seen) {
+            return;
+        }
+        for disk in self.disks.iter_mut().filter(|disk| !disk.seen.is_empty()) {
+            if let Some(meter) = &disk.meter {
+                meter.add(&mut disk.seen);
             }
         }
     }
@@ -328,8 +353,7 @@ impl Core {
             // Longer commands and those that read and write: none is served.
             return Err(Sense::illegal(Code::INVALID_OPCODE).into());
         }
-        let disk = self.disk.as_mut().expect("a command has a disk");
-        let command = check(disk, request.lun, &request.cdb)?;
+        let command = check(&mut self.disks, request.lun, &request.cdb, self.turns)?;
         let Core { parameters, .. } = self;
         let announced = if request.writes { request.expected_bytes } else { 0 };
         let longest = parameters.first_burst_bytes.min(announced) as usize;
@@ -344,7 +368,7 @@ impl Core {
         if group.is_empty() || self.stopped.is_some() {
             return self.stopped.is_none();
         }
-        let export = &self.disk().export;
+        let export = &self.disk(lun_of(group)).export;
         let written = match export.write_some(group.ops(), 0, false) {
             Ok(Written::Part { bytes, lacks }) => {
                 self.stopped = Some((bytes, lacks));
@@ -393,16 +417,26 @@ impl Core {
         }
     }
 
-    /// Starts the flush that commands wait for.
+    /// Starts the flushes that commands wait for, one of each unit.
     pub(super) fn flush(&mut self) {
-        if self.flushes.is_empty() {
-            return;
+        while let Some(&first) = self.flushes.first() {
+            let lun_of = |tag: &Tag| self.tasks.all.get(tag).map(|task| task.received.request.lun);
+            let lun = lun_of(&first);
+            let mut all = std::mem::take(&mut self.flushes);
+            let (own, others) = all.drain(..).partition(|tag| lun_of(tag) == lun);
+            self.flushes = others;
+            // A task that is no more has nobody who waits.
+            if let Some(lun) = lun {
+                self.flush_unit(lun, own);
+            }
         }
-        let waiting: SmallVec<[Tag; 4]> = std::mem::take(&mut self.flushes);
+    }
+
+    fn flush_unit(&mut self, lun: Lun, waiting: SmallVec<[Tag; 4]>) {
         let goes_on = self.jobs.goes_on();
         let kind_of = |tag| self.tasks.all.get(tag).map(|task| kind(&task.received.command));
         let counts = Counts::of(waiting.iter().filter_map(kind_of));
-        let export = self.export();
+        let export = self.export(lun);
         self.start(Kind::Change, counts, move |out| {
             let flushed = export.flush(&goes_on);
             let end = |tag| match &flushed {
@@ -413,13 +447,47 @@ impl Core {
         });
     }
 
-    /// The disk of a session that has commands.
-    pub(super) fn disk(&self) -> &Disk {
-        self.disk.as_ref().expect("a command has a disk")
+    /// The disk of a command that goes on.
+    pub(super) fn disk(&self, lun: Lun) -> &Disk {
+        self.disks.at(lun).expect("a command that goes on has a disk")
     }
 
-    pub(super) fn export(&self) -> Arc<dyn Export> {
-        Arc::clone(&self.disk().export)
+    pub(super) fn export(&self, lun: Lun) -> Arc<dyn Export> {
+        Arc::clone(&self.disk(lun).export)
+    }
+
+    /// Hands the group to the engine if it is of another unit than what comes; false when it has to
+    /// wait.
+    pub(super) fn write_others(&mut self, lun: Lun, group: &mut Group<'_, Write>) -> bool {
+        let is_of_another = |first: &Write| first.lun.number() != lun.number();
+        !group.requests().first().is_some_and(is_of_another) || self.write(group)
+    }
+
+    /// Units are taken away: what waits for data ends, what is under way is let end, and nothing
+    /// begins. All others are told.
+    pub(super) fn take_away(&mut self, units: &[u16]) {
+        for &unit in units {
+            let Some(disk) = self.disks.at_mut(Lun::from_number(unit)) else { continue };
+            disk.is_taken = true;
+            disk.nexus.release();
+            let waits = |tag: &Tag| self.tasks.all.get(tag).is_some_and(|t| t.incoming.is_some());
+            let ends: Vec<Tag> = self.tasks.of(Some(unit)).into_iter().filter(waits).collect();
+            for tag in ends {
+                self.ended(tag, Sense::illegal(Code::NO_SUCH_UNIT).into());
+            }
+            self.detach_idle(unit);
+        }
+        for disk in self.disks.iter().filter(|disk| disk.is_there()) {
+            disk.nexus.attend(Code::LUNS_CHANGED);
+        }
+    }
+
+    /// Lets go of a unit that was taken away, once nothing of it is under way.
+    fn detach_idle(&mut self, unit: u16) {
+        let Some(disk) = self.disks.at_mut(Lun::from_number(unit)) else { return };
+        if disk.is_taken && self.tasks.of(Some(unit)).is_empty() {
+            disk.attachment = None;
+        }
     }
 
     pub(super) fn start(
@@ -443,7 +511,7 @@ impl Core {
         let Some(task) = self.tasks.all.get_mut(&tag) else { return };
         if !task.is_aborted && !ended.is_failure() {
             if let Some(next) = task.rest.pop() {
-                return self.start_write(What::Zeros(next));
+                return self.start_write(next.lun, What::Zeros(next));
             }
             if let Command::WriteAndVerify { range, .. } = task.received.command
                 && !std::mem::replace(&mut task.is_verified, true)
@@ -452,6 +520,10 @@ impl Core {
             }
         }
         let Some(task) = self.tasks.remove(tag) else { return };
+        let disk = self.disks.at(task.received.request.lun);
+        if let Some(number) = disk.filter(|disk| disk.is_taken).map(|disk| disk.number) {
+            self.detach_idle(number);
+        }
         self.sender.open -= u32::from(!task.received.request.immediate);
         if task.is_aborted {
             return self.settle(|function| {
@@ -469,7 +541,9 @@ impl Core {
             Ended::Good => {
                 self.sender.respond(tag, Status::GOOD, received.residual(), r2ts, &[]);
             }
-            Ended::Data(data) => self.sender.send(tag, data, received.residual()),
+            Ended::Data(data) => {
+                self.sender.send((tag, received.request.lun), data, received.residual());
+            }
             Ended::Short(mut answer) => {
                 if let Movement::InAtMost(most) = received.command.movement(SECTOR_BYTES) {
                     answer.truncate(most as usize);
@@ -487,11 +561,15 @@ impl Core {
             }
             Ended::Failed(sense) => {
                 self.tally.errors += 1;
-                let disk = self.disk();
+                let disk = self.disks.at(received.request.lun);
                 let mut segment = Vec::with_capacity(32);
-                let in_descriptors = disk.nexus.mode().descriptor_sense;
+                let in_descriptors = disk.is_some_and(|disk| disk.nexus.mode().descriptor_sense);
                 encode::sense_segment(&sense, in_descriptors, &mut segment);
-                let residual = Residual::between(nothing, 0);
+                // Of a command whose data does not fit it, the difference is what is wrong.
+                let residual = match sense.code {
+                    Code::INVALID_INFORMATION_UNIT => received.residual(),
+                    _ => Residual::between(nothing, 0),
+                };
                 self.sender.respond(tag, Status::CHECK_CONDITION, residual, r2ts, &segment);
             }
         }

@@ -25,7 +25,7 @@ use wire::iscsi::{
 
 use super::chap::{self, Authentication, Proof};
 use super::sessions::{Key, Registered};
-use super::targets::{self, Target};
+use super::targets::{self, Asker, OpenUnit, Target};
 use super::{IscsiContext, WINDOW};
 use crate::serving::Connection;
 
@@ -39,8 +39,8 @@ pub(super) struct Login {
     /// None in a session that only asks for targets.
     pub(super) target: Option<Target>,
     pub(super) registered: Option<Registered>,
-    /// The names of all presents, if only those are asked for.
-    pub(super) presents: Vec<String>,
+    /// The initiator of a session that only asks for targets.
+    pub(super) asker: Option<Asker>,
     pub(super) negotiation: Negotiation,
     pub(super) parameters: Parameters,
     pub(super) stat_sn: Serial,
@@ -102,8 +102,6 @@ struct Names {
     authentication: Authentication,
     /// The access to the target, as was looked up then.
     access: Access,
-    /// All presents that this initiator may know of, if they are asked for.
-    presents: Vec<(String, Access)>,
 }
 
 async fn run(
@@ -257,22 +255,18 @@ impl State<'_> {
         }
         let negotiation = Negotiation::new(Wishes::default(), is_discovery);
         let mut access = Access::default();
-        let mut presents = Vec::new();
-        match &target {
+        let wanted = match &target {
             Some(name) => {
                 access = targets::access(self.context, name).await?;
                 self.check_allowed(&access, &initiator)?;
+                vec![access.clone()]
             }
-            None => presents = targets::all(self.context).await?,
-        }
-        presents.retain(|(_, access)| self.check_allowed(access, &initiator).is_ok());
-        let asked = presents.iter().map(|(_, access)| access).chain([&access]);
-        let wanted = asked.filter_map(|access| {
-            let (initiator, target) = (access.chap.clone()?, access.mutual.clone());
-            Some(Proof { initiator, target })
-        });
-        let authentication = Authentication::new(wanted.collect(), is_discovery);
-        Ok(Names { initiator, target, negotiation, authentication, access, presents })
+            None => targets::accesses(self.context).await?,
+        };
+        let wanted = wanted.into_iter().filter(|access| access.allows(&initiator));
+        let proof = |access: Access| Some(Proof { initiator: access.chap?, target: access.mutual });
+        let authentication = Authentication::new(wanted.filter_map(proof).collect(), is_discovery);
+        Ok(Names { initiator, target, negotiation, authentication, access })
     }
 
     /// Fails if an initiator may not have a target, whatever it proves.
@@ -332,7 +326,7 @@ impl State<'_> {
 
     /// Awaits the end of the session whose place this takes, and opens the target.
     async fn finish(&mut self) -> Result<Login, LoginError> {
-        let Names { initiator, target, mut negotiation, authentication, access, presents } =
+        let Names { initiator, target, mut negotiation, authentication, access } =
             self.names.take().expect("the first request was taken up");
         let parameters = negotiation.parameters();
         negotiation.finish_login();
@@ -341,19 +335,15 @@ impl State<'_> {
             isid: self.first.isid,
             target: None,
             registered: None,
-            presents: Vec::new(),
+            asker: None,
             negotiation,
             parameters,
             stat_sn: self.stat_sn,
             exp_cmd_sn: self.first.cmd_sn,
         };
         let Some(name) = target else {
-            let is_listed = |access: &Access| match &access.chap {
-                Some(credential) => authentication.has_proved(credential),
-                None => true,
-            };
-            let listed = presents.into_iter().filter(|(_, access)| is_listed(access));
-            login.presents = listed.map(|(name, _)| name).collect();
+            let (initiator, is_exposed) = (login.initiator.clone(), self.is_exposed);
+            login.asker = Some(Asker { initiator, is_exposed, authentication });
             return Ok(login);
         };
         let key = self.key(&login.initiator, &name);
@@ -362,15 +352,20 @@ impl State<'_> {
             Err(_) => return refused(LoginStatus::OUT_OF_RESOURCES, "too many sessions"),
         }
         let client = format!("{} {}", self.client, login.initiator);
-        let target = match targets::open(self.context, &name, &client).await? {
+        let who = (&*login.initiator, &*client);
+        let target = match targets::open(self.context, &name, who).await? {
             Ok(target) => target,
             Err(targets::Refusal { status, why }) => return refused(status, why),
         };
-        if target.export.access() != access {
+        if target.access != access {
             let why = "the name, or who may log in to it, was changed meanwhile";
             return refused(LoginStatus::SERVICE_UNAVAILABLE, why);
         }
-        if self.context.sessions.is_another(&name, &login.initiator, target.opened) {
+        let is_another = |unit: &OpenUnit| {
+            let unit = (unit.number, unit.opened);
+            self.context.sessions.is_another(&name, &login.initiator, unit)
+        };
+        if target.units.iter().any(is_another) {
             let why = "this is not the disk that this initiator had less than 3 minutes ago: the \
                        name is another volume's, or the volume was reverted or made smaller";
             return refused(LoginStatus::SERVICE_UNAVAILABLE, why);

@@ -262,6 +262,7 @@ fn needs(command: &Command) -> Access {
         | Command::ReadCapacity16 { .. }
         | Command::PersistentReserveIn { .. }
         | Command::PersistentReserveOut { .. }
+        | Command::LogSense { .. }
         | Command::ReportTargetPortGroups { .. }
         | Command::ReportSupportedOpcodes { .. }
         | Command::ReportSupportedFunctions { .. }

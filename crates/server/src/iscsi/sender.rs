@@ -39,6 +39,8 @@ pub(super) struct Sender {
 /// Data that is being sent.
 struct Sending {
     tag: Tag,
+    /// The unit that it is of.
+    unit: Option<u16>,
     data: Chain,
     residual: Residual,
     sent: usize,
@@ -204,9 +206,9 @@ impl Sender {
     }
 
     /// Sends data of a task, and its status with the last of it.
-    pub(super) fn send(&mut self, tag: Tag, data: Chain, residual: Residual) {
-        let next = DataNumbers::default();
-        self.reads.push_back(Sending { tag, data, residual, sent: 0, next });
+    pub(super) fn send(&mut self, (tag, lun): (Tag, Lun), data: Chain, residual: Residual) {
+        let (unit, next) = (lun.number(), DataNumbers::default());
+        self.reads.push_back(Sending { tag, unit, data, residual, sent: 0, next });
     }
 
     /// Sends a short answer.
@@ -234,9 +236,9 @@ impl Sender {
         !self.reads.is_empty()
     }
 
-    /// Stops sending data of all tasks.
-    pub(super) fn stop_sending_all(&mut self) {
-        self.reads.clear();
+    /// Stops sending data of all tasks of a unit, or of all units.
+    pub(super) fn stop_sending_of(&mut self, unit: Option<u16>) {
+        self.reads.retain(|sending| unit.is_some() && sending.unit != unit);
     }
 
     /// Puts data that waits into PDUs, as much as is to be sent next.

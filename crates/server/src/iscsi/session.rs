@@ -21,29 +21,31 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep};
 use volume::Lack;
 use wire::iscsi::negotiation::{Negotiation, Parameters};
 use wire::iscsi::{AsyncEvent, AsyncMessage, LogoutRequest, Numbers, Tag};
 use wire::scsi::{Code, Identity, Lun, Sense, SenseKey};
 
+use super::IscsiContext;
 use super::asked::Write;
+use super::disks::{Bell, Bells, Disk, Disks};
 use super::execute::{self, Then};
 use super::login::Login;
 use super::reservations::Port;
 use super::sender::Sender;
-use super::targets::{Target, Used};
+use super::sessions::Registered;
+use super::targets::{Asker, Listing, Target, Used};
 use super::task::Tasks;
-use super::unit::{Aborted, Nexus};
-use super::{IscsiContext, SECTOR_BYTES};
+use super::unit::Aborted;
 use crate::Attachment;
 use crate::buffers::Taker;
-use crate::meters::VolumeMeter;
 use crate::serving::{
-    Connection, End, Event, Export, GroupMemory, INPUT_BYTES, Input, JobReport, Jobs, Left, Stage,
-    Tally, Threads, Watch, watch_for_leave,
+    Connection, End, Event, GroupMemory, INPUT_BYTES, Input, JobReport, Jobs, Left, Stage, Tally,
+    Threads, Watch, watch_for_leave,
 };
 
 /// An initiator that says nothing for so long is asked whether it is there.
@@ -65,39 +67,18 @@ enum Phase {
     Dead,
 }
 
-/// The disk of a session.
-pub(super) struct Disk {
-    pub(super) export: Arc<dyn Export>,
-    pub(super) nexus: Nexus,
-    pub(super) identity: Identity,
-    size_bytes: u64,
-}
-
-impl Disk {
-    /// Tells the initiator of another size than it knows.
-    pub(super) fn look_at_size(&mut self) {
-        let size_bytes = self.export.size_bytes();
-        if std::mem::replace(&mut self.size_bytes, size_bytes) != size_bytes {
-            self.nexus.attend(Code::CAPACITY_CHANGED);
-        }
-    }
-
-    /// Its logical blocks, one at least.
-    pub(super) fn blocks(&self) -> u64 {
-        (self.size_bytes / u64::from(SECTOR_BYTES)).max(1)
-    }
-
-    /// Whether it takes no writes.
-    pub(super) fn is_protected(&self) -> bool {
-        self.export.present_of().is_none() || self.nexus.mode().software_protected
-    }
-}
-
 /// All of a session but what it receives from and into.
 pub(super) struct Core {
     pub(super) context: Arc<IscsiContext>,
-    /// None in a session that only asks for targets.
-    pub(super) disk: Option<Disk>,
+    /// The name of the target; none in a session that only asks for targets.
+    pub(super) target: Option<String>,
+    pub(super) disks: Disks,
+    /// The answer to INQUIRY of a number without a unit.
+    pub(super) absent: Option<Identity>,
+    /// Turns so far.
+    pub(super) turns: u64,
+    /// How often the pool had reached a threshold when the initiator was told last.
+    pub(super) reached: u64,
     pub(super) parameters: Parameters,
     pub(super) negotiation: Negotiation,
     pub(super) sender: Sender,
@@ -105,8 +86,8 @@ pub(super) struct Core {
     pub(super) jobs: Jobs<Write>,
     pub(super) taker: Taker,
     pub(super) tally: Tally,
-    pub(super) meter: Option<Arc<VolumeMeter>>,
-    pub(super) seen: Vec<trace::Request>,
+    /// Disks have requests that are still to be shown to who measures them.
+    pub(super) has_seen: bool,
     /// Tasks that wait for one flush.
     pub(super) flushes: SmallVec<[Tag; 4]>,
     /// The group could not be written without waiting: how much of it was, and what it lacks.
@@ -117,8 +98,10 @@ pub(super) struct Core {
     pub(super) logout: Option<LogoutRequest>,
     /// The address at which the initiator found us.
     pub(super) address: Option<SocketAddr>,
-    /// The targets that a session which only asks for them is told.
-    pub(super) presents: Vec<String>,
+    /// The initiator of a session that only asks for targets.
+    pub(super) asker: Option<Asker>,
+    /// How far it is told of them.
+    pub(super) listing: Option<Listing>,
     /// Functions and commands that wait for what other sessions abort.
     pub(super) awaited: Vec<(Tag, Aborted)>,
 }
@@ -132,8 +115,15 @@ struct Session {
     events: UnboundedReceiver<Event<Write>>,
     /// While something waits and nothing is received.
     watch: Option<Watch>,
-    /// Another session has the commands of this one aborted.
-    aborts: Pin<Box<dyn Future<Output = (u64, watch::Receiver<u64>)> + Send>>,
+    /// Other sessions, volumes and the target ring here.
+    bells: UnboundedReceiver<Bell>,
+    /// The way for disks that are added.
+    ringing: Bells,
+    port: Port,
+    /// Tasks that wait for one of these; they end with it.
+    watchers: JoinSet<()>,
+    registered: Option<Registered>,
+    expire: UnboundedSender<Event<Write>>,
     /// Another session takes the place of this one.
     replaced: Pin<Box<dyn Future<Output = ()> + Send>>,
     last_heard: Instant,
@@ -158,14 +148,20 @@ pub(super) async fn serve(
     let farewell = context.limits.farewell;
     let Login { target, registered, .. } = login;
     let port = Port { initiator: login.initiator, isid: login.isid };
-    let disk_opened = target.as_ref().map(|target| target.opened);
-    let (disk, attachment, used) = opened(target, port, &context);
-    let export = disk.as_ref().map(|disk| &disk.export);
-    let meter = export.and_then(|e| context.meters.of(e.present_of()?, e.name()));
-    let watcher = tokio::spawn(watch_for_leave(attachment, stop, sender.clone(), farewell));
+    let (ringing, bells) = mpsc::unbounded_channel();
+    let mut watchers = JoinSet::new();
+    let name = target.as_ref().map(|target| target.name.clone());
+    let way = (&ringing, &mut watchers);
+    let (disks, attachment, used) = opened(target, (&port, &client), &context, way);
+    let (leave, expire) = (sender.clone(), sender.clone());
+    watchers.spawn(watch_for_leave(attachment, stop, leave, farewell));
     let replaced = registered.as_ref().map(|registered| registered.give_up.clone());
     let core = Core {
-        disk,
+        absent: name.as_ref().map(|name| context.targets.absent(name)),
+        target: name,
+        disks,
+        turns: 0,
+        reached: context.thin.reached(),
         sender: Sender::new(&login.parameters, login.stat_sn, login.exp_cmd_sn),
         parameters: login.parameters,
         negotiation: login.negotiation,
@@ -173,19 +169,18 @@ pub(super) async fn serve(
         jobs: Jobs::new(sender, &context, &threads),
         taker: Taker::new(&context.buffers),
         tally: Tally::default(),
-        meter,
-        seen: Vec::new(),
+        has_seen: false,
         flushes: SmallVec::new(),
         stopped: None,
         last_transfer: 0,
         text: Vec::new(),
         logout: None,
         address: connection.local_address().map(plain),
-        presents: login.presents,
+        asker: login.asker,
+        listing: None,
         awaited: Vec::new(),
         context,
     };
-    let aborts = core.disk.as_ref().map(|disk| disk.nexus.aborts());
     let mut session = Session {
         core,
         input: Input::new(),
@@ -194,7 +189,12 @@ pub(super) async fn serve(
         connection,
         events,
         watch: None,
-        aborts: Box::pin(next_abort(aborts)),
+        bells,
+        ringing,
+        port,
+        watchers,
+        registered,
+        expire,
         replaced: Box::pin(until_true(replaced)),
         last_heard: Instant::now(),
         is_asked: false,
@@ -203,41 +203,57 @@ pub(super) async fn serve(
         has_parted: false,
     };
     poll_fn(|cx| session.poll(cx)).await;
-    let Session { core, connection, phase, has_parted, .. } = session;
-    if let (Some(registered), Some(opened)) = (&registered, disk_opened) {
-        if has_parted { registered.part() } else { registered.lose(opened) }
+    end(session, used).await;
+}
+
+/// Lets go of all that a session had, in the order in which others may find it gone.
+async fn end(session: Session, used: Option<Used>) {
+    let farewell = session.core.context.limits.farewell;
+    let Session { core, connection, phase, has_parted, registered, mut watchers, bells, .. } =
+        session;
+    match &registered {
+        Some(registered) if has_parted => registered.part(),
+        Some(registered) => {
+            core.disks.iter().for_each(|disk| registered.lose((disk.number, disk.opened)));
+        }
+        None => {}
     }
     drop((core, used));
     // Detach first: who sees the connection closed may then delete the volume.
-    watcher.abort();
-    let _ = watcher.await;
+    watchers.shutdown().await;
+    drop(bells);
     drop(registered);
     // An initiator that is gone already need not be told.
     let _ = tokio::time::timeout(farewell, connection.part(phase != Phase::Dead, farewell)).await;
 }
 
-/// The disk that was opened, with what lives as long as its session.
+/// The disks of a target that was opened, with what lives as long as its session. The only disk of
+/// an automatic target has the session's attachment; each of several has its own.
 fn opened(
     target: Option<Target>,
-    port: Port,
-    context: &IscsiContext,
-) -> (Option<Disk>, Option<Attachment>, Option<Used>) {
-    let Some(Target { export, attachment, identity, opened, used }) = target else {
-        return (None, None, None);
+    (port, client): (&Port, &str),
+    context: &Arc<IscsiContext>,
+    (ringing, watchers): (&Bells, &mut JoinSet<()>),
+) -> (Disks, Option<Attachment>, Option<Used>) {
+    let mut disks = Disks::default();
+    let mut attachment = None;
+    let Some(Target { name, units, used, made, .. }) = target else {
+        return (disks, attachment, None);
     };
-    let (nexus, size_bytes) = (context.units.join(opened.0, port), export.size_bytes());
-    (Some(Disk { export, nexus, identity, size_bytes }), Some(attachment), used)
-}
-
-/// Waits until the commands of a session are to be aborted; the number of that time.
-async fn next_abort(aborts: Option<watch::Receiver<u64>>) -> (u64, watch::Receiver<u64>) {
-    if let Some(mut aborts) = aborts
-        && aborts.changed().await.is_ok()
-    {
-        let number = *aborts.borrow_and_update();
-        return (number, aborts);
+    for unit in units {
+        let mut disk = Disk::new(unit, port.clone(), ringing, context);
+        match made {
+            Some(_) => disk.watch(ringing, watchers),
+            None => attachment = disk.attachment.take(),
+        }
+        disks.add(disk);
     }
-    std::future::pending().await
+    if let Some(made) = made {
+        let initiator = port.initiator.clone();
+        let who = (initiator.clone(), format!("{client} {initiator}"));
+        watchers.spawn(made.watch(Arc::clone(context), name, who, ringing.clone()));
+    }
+    (disks, attachment, used)
 }
 
 /// An address as initiators keep it: one of IPv4 as such, and no scope.
@@ -299,10 +315,9 @@ impl Session {
                 Event::Expire => self.die(),
             }
         }
-        while let Poll::Ready((number, aborts)) = self.aborts.as_mut().poll(cx) {
+        while let Poll::Ready(Some(bell)) = self.bells.poll_recv(cx) {
             has_moved = true;
-            self.aborts = Box::pin(next_abort(Some(aborts)));
-            self.core.abort_all(number);
+            self.hear(bell);
         }
         let mut awaited = std::mem::take(&mut self.core.awaited);
         awaited.retain_mut(|(tag, others)| {
@@ -320,6 +335,46 @@ impl Session {
             return true;
         }
         has_moved
+    }
+
+    fn hear(&mut self, bell: Bell) {
+        match bell {
+            Bell::Abort(unit, number) => self.core.abort_all(unit, number),
+            Bell::Leave(unit) => self.take_away(&[unit]),
+            Bell::Units(gone, new) => {
+                for unit in new {
+                    let disk =
+                        Disk::new(unit, self.port.clone(), &self.ringing, &self.core.context);
+                    disk.watch(&self.ringing, &mut self.watchers);
+                    self.core.disks.add(disk);
+                }
+                self.take_away(&gone);
+            }
+            Bell::Deleted => {
+                let taken: Vec<u16> = self.core.disks.iter().map(|disk| disk.number).collect();
+                self.take_away(&taken);
+            }
+        }
+    }
+
+    /// Takes units away, and tells the initiator that there are others. A session that has none any
+    /// more is asked to end.
+    fn take_away(&mut self, units: &[u16]) {
+        for disk in self.core.disks.iter().filter(|disk| units.contains(&disk.number)) {
+            if let Some(registered) = &self.registered {
+                registered.lose((disk.number, disk.opened));
+            }
+        }
+        self.core.take_away(units);
+        let has_none = self.core.disks.luns().is_empty();
+        if has_none && self.phase == Phase::Serving {
+            self.ask_to_log_out();
+            let (expire, farewell) = (self.expire.clone(), self.core.context.limits.farewell);
+            self.watchers.spawn(async move {
+                tokio::time::sleep(farewell).await;
+                let _ = expire.send(Event::Expire);
+            });
+        }
     }
 
     fn ask_to_log_out(&mut self) {

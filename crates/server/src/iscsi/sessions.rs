@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use units::Seq;
 use wire::iscsi::Isid;
 
-use super::unit::UnitId;
+use super::unit::{Number, UnitId};
 
 /// Sessions of a target at once.
 const TARGET_SESSIONS_MAX: usize = 256;
@@ -36,8 +36,9 @@ pub(super) struct Sessions(RankedMutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The disks that initiators had open under a target's name when they lost it, and when.
-    lost: HashMap<(String, String), (Opened, Instant)>,
+    /// The disks that initiators had open under a target's name and a number when they lost them,
+    /// and when.
+    lost: HashMap<(String, String, Number), (Opened, Instant)>,
     last_handle: u16,
     live: HashMap<Key, Entry>,
 }
@@ -126,10 +127,15 @@ impl Sessions {
         self.0.lock().live.get(key).is_some_and(|entry| entry.handle == handle)
     }
 
-    /// Whether a disk is not the one that this initiator lost under that name a while ago.
-    pub(super) fn is_another(&self, target: &str, initiator: &str, opened: Opened) -> bool {
+    /// Whether a unit is not the disk that this initiator lost under that name a while ago.
+    pub(super) fn is_another(
+        &self,
+        target: &str,
+        initiator: &str,
+        (number, opened): (Number, Opened),
+    ) -> bool {
         let now = Instant::now();
-        let key = (target.to_owned(), initiator.to_owned());
+        let key = (target.to_owned(), initiator.to_owned(), number);
         let state = self.0.lock();
         let lost = state.lost.get(&key).filter(|(_, since)| now - *since < LOST);
         lost.is_some_and(|(before, _)| *before != opened)
@@ -157,7 +163,7 @@ impl Sessions {
 
 impl State {
     /// Remembers a disk for an initiator that did not part with it.
-    fn lose(&mut self, key: &Key, opened: Opened) {
+    fn lose(&mut self, key: &Key, (number, opened): (Number, Opened)) {
         let now = Instant::now();
         if self.lost.len() >= LOST_MAX {
             self.lost.retain(|_, (_, since)| now - *since < LOST);
@@ -168,7 +174,8 @@ impl State {
             tracing::warn!("too many lost sessions: the longest ago is forgotten");
             oldest.and_then(|key| self.lost.remove(&key));
         }
-        self.lost.insert((key.target.clone(), key.initiator.clone()), (opened, now));
+        let key = (key.target.clone(), key.initiator.clone(), number);
+        self.lost.insert(key, (opened, now));
     }
 
     /// Never 0, which means a new session.
@@ -189,13 +196,14 @@ impl Registered {
                 && key.initiator == self.key.initiator
         };
         if !state.live.keys().any(|key| is_other(&key)) {
-            state.lost.remove(&(self.key.target.clone(), self.key.initiator.clone()));
+            let (target, initiator) = (&self.key.target, &self.key.initiator);
+            state.lost.retain(|(t, i, _), _| t != target || i != initiator);
         }
     }
 
-    /// The session ends without a logout of the initiator's own: it will come back for this disk.
-    pub(super) fn lose(&self, opened: Opened) {
-        self.sessions.0.lock().lose(&self.key, opened);
+    /// The session loses a unit without a logout of the initiator's own: it will come back for it.
+    pub(super) fn lose(&self, unit: (Number, Opened)) {
+        self.sessions.0.lock().lose(&self.key, unit);
     }
 }
 
@@ -240,17 +248,18 @@ mod tests {
         let sessions = Arc::new(Sessions::default());
         let (disk, other) = ((1, None), (2, None));
         let is_another = |initiator, disk, at: u64| {
-            sessions.is_another("iqn.a:t", initiator, (disk, Some(Seq(at))))
+            sessions.is_another("iqn.a:t", initiator, (0, (disk, Some(Seq(at)))))
         };
         let session = sessions.enter(key(1)).await.expect("room");
         assert!(!is_another("iqn.a:i", other, 5), "it is there still");
-        session.lose((disk, Some(Seq(5))));
+        session.lose((0, (disk, Some(Seq(5)))));
         drop(session);
         assert!(!is_another("iqn.a:i", disk, 5));
         assert!(is_another("iqn.a:i", disk, 6), "it was reverted");
         assert!(is_another("iqn.a:i", other, 5), "its name was given to another");
         assert!(!is_another("iqn.a:other", other, 6));
-        assert!(!sessions.is_another("iqn.a:o", "iqn.a:i", (other, None)));
+        assert!(!sessions.is_another("iqn.a:t", "iqn.a:i", (1, (other, None))), "another unit");
+        assert!(!sessions.is_another("iqn.a:o", "iqn.a:i", (0, (other, None))));
         let long_ago = Instant::now().checked_sub(LOST).expect("a machine that ran so long");
         sessions.0.lock().lost.values_mut().for_each(|lost| lost.1 = long_ago);
         assert!(!is_another("iqn.a:i", other, 6));

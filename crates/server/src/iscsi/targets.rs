@@ -4,32 +4,38 @@
 //! and `-5min` would be another disk each time. So the first login resolves it, and later ones get
 //! the same moment or none. A name is forgotten a day after its last session.
 //!
+//! A made target has several units, each opened as an automatic target's only one. Sessions on it
+//! hear of changes, and open what is new by a task of their own.
+//!
 //! *Absent yet*: the memory of names over a restart of the server; the canonical name of a moment,
 //! `:at:seq:N`, means the same for ever.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use env::RankedMutex;
+use tokio::sync::watch;
 use units::Seq;
-use volume::Access;
-use wire::iscsi::{LoginStatus, names};
+use volume::{Access, TargetInfo};
+use wire::iscsi::{LoginStatus, names, text};
 use wire::scsi::Identity;
 
 use super::IscsiContext;
+use super::chap::Authentication;
+use super::disks::{Bell, Bells};
 use super::sessions::Opened;
-use super::unit::UnitId;
-use crate::serving::{Export, OpenError, attach, off_thread};
+use super::unit::{Number, UnitId};
+use crate::serving::{Export, Exports, OpenError, attach, attach_what, off_thread};
 use crate::{Attachment, VolumeId};
 
 /// Names that are remembered.
 const NAMES_MAX: usize = 4096;
 /// How long a name is remembered after its last session.
 const NAME_KEPT: Duration = Duration::from_hours(24);
-/// Targets named in answer to one SendTargets.
-const TARGETS_MAX: usize = 10_000;
+/// Targets that are looked at together for an answer to SendTargets.
+const LISTED_AT_ONCE: usize = 64;
 
 /// The names of a server's targets.
 #[derive(Debug)]
@@ -37,6 +43,8 @@ pub struct Targets {
     base: String,
     pool_id: u64,
     opened: RankedMutex<BTreeMap<String, Meaning>>,
+    /// Made targets have changed.
+    changed: watch::Sender<()>,
 }
 
 /// The moment that a name came to mean: of which volume, for another may get its name.
@@ -51,19 +59,32 @@ struct Meaning {
 
 /// A target that an initiator has open.
 pub(super) struct Target {
+    /// Its iSCSI name.
+    pub(super) name: String,
+    pub(super) access: Access,
+    pub(super) units: Vec<OpenUnit>,
+    pub(super) used: Option<Used>,
+    pub(super) made: Option<Made>,
+}
+
+/// A unit of it.
+pub(super) struct OpenUnit {
+    pub(super) number: Number,
     pub(super) export: Arc<dyn Export>,
     pub(super) attachment: Attachment,
     pub(super) identity: Identity,
     /// The disk that it is, and as of which revert.
     pub(super) opened: Opened,
-    pub(super) used: Option<Used>,
 }
 
-impl Target {
-    /// Its iSCSI name.
-    pub(super) fn name(&self) -> &str {
-        &self.identity.target
-    }
+/// A target that was made, as a session has it.
+pub(super) struct Made {
+    id: u64,
+    name: String,
+    /// The numbers of its units that were opened, or found to be another disk than was lost.
+    have: BTreeSet<Number>,
+    /// Told when made targets change, since before this one was looked up.
+    changed: watch::Receiver<()>,
 }
 
 /// A name in use by a session.
@@ -110,7 +131,18 @@ impl Targets {
     pub fn new(pool_id: u64, base: Option<String>) -> Targets {
         let own = || format!("iqn.2026-11.local.hindsight.{:08x}", pool_id >> 32);
         let opened = RankedMutex::default();
-        Targets { base: base.unwrap_or_else(own), pool_id, opened }
+        let changed = watch::Sender::new(());
+        Targets { base: base.unwrap_or_else(own), pool_id, opened, changed }
+    }
+
+    /// Has sessions look at the units of made targets anew.
+    pub(crate) fn tell_of_change(&self) {
+        self.changed.send_replace(());
+    }
+
+    /// The identity of a number that has no unit, which has nothing of its own.
+    pub(super) fn absent(&self, name: &str) -> Identity {
+        self.identity(name, (0, None))
     }
 
     /// The name of the target that is the present of a volume, if it can have one.
@@ -187,35 +219,109 @@ fn mixed(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// The names of all presents, and who may log in to them. The past is opened by whoever knows its
-/// name: initiators log in to whatever is listed.
-pub(super) async fn all(context: &Arc<IscsiContext>) -> io::Result<Vec<(String, Access)>> {
+/// The access to each target that asks for a proof.
+pub(super) async fn accesses(context: &Arc<IscsiContext>) -> io::Result<Vec<Access>> {
     let context = Arc::clone(context);
-    let all = move || {
-        let presents = context.exports.presents();
-        let named = presents
-            .iter()
-            .filter_map(|export| Some((context.targets.name_of(export.name())?, export.access())));
-        named.take(TARGETS_MAX).collect()
+    let accesses = move || {
+        let presents = context.exports.presents().into_iter().map(|export| export.access());
+        let made = context.exports.targets().into_iter().map(|made| made.access);
+        made.chain(presents).filter(|access| access.chap.is_some()).collect()
     };
-    off_thread(all).await
+    off_thread(accesses).await
 }
 
-/// The access to the target of a name, present or past; everybody has it if there is none.
+/// An initiator that asks for targets, and what it has shown of itself.
+pub(super) struct Asker {
+    pub(super) initiator: String,
+    /// Others hear what is said, and reach the address that it came to.
+    pub(super) is_exposed: bool,
+    pub(super) authentication: Authentication,
+}
+
+impl Asker {
+    /// Whether it may log in to a target.
+    fn may(&self, access: &Access) -> bool {
+        let has_proved = match &access.chap {
+            Some(credential) => self.authentication.has_proved(credential),
+            None => !self.is_exposed,
+        };
+        has_proved && access.allows(&self.initiator)
+    }
+}
+
+/// How far an answer to an initiator that asks for all targets is: it is made as it is taken.
+pub(super) struct Listing {
+    /// The last name that was looked at.
+    last: String,
+    is_over: bool,
+}
+
+impl Listing {
+    /// Of an answer that begins.
+    pub(super) fn begin() -> Listing {
+        Listing { last: String::new(), is_over: false }
+    }
+
+    /// Whether all were told.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Adds targets until there are as many bytes, or no more targets. The past is opened by those
+    /// who know its name: initiators log in to whatever is listed.
+    pub(super) fn put(
+        &mut self,
+        (context, asker): (&IscsiContext, &Asker),
+        portals: &[(&str, u16)],
+        bytes: usize,
+        out: &mut Vec<u8>,
+    ) {
+        while !self.is_over && out.len() < bytes {
+            let page = context.exports.targets_after(&self.last, LISTED_AT_ONCE);
+            self.is_over = page.len() < LISTED_AT_ONCE;
+            for (name, access) in page {
+                if asker.may(&access)
+                    && let Some(target) = context.targets.name_of(&name)
+                {
+                    text::put_target(&target, portals, out);
+                }
+                self.last = name;
+            }
+        }
+    }
+}
+
+/// Whether an initiator may log in to what a name names, if that is no moment.
+pub(super) fn may_know(context: &IscsiContext, asker: &Asker, name: &str) -> bool {
+    let Some(wanted) = names::split(&context.targets.base, name) else { return false };
+    let access = context.exports.target(&wanted.volume).map(|made| made.access).or_else(|| {
+        let presents = context.exports.presents();
+        presents.iter().find(|it| it.name() == wanted.volume).map(|it| it.access())
+    });
+    wanted.moment.is_none() && access.is_some_and(|access| asker.may(&access))
+}
+
+/// The access to the target of a name, made, present or past; everybody has it if there is none.
 pub(super) async fn access(context: &Arc<IscsiContext>, name: &str) -> io::Result<Access> {
     let Some(wanted) = names::split(&context.targets.base, name) else {
         return Ok(Access::default());
     };
     let context = Arc::clone(context);
-    let present = move || context.exports.open(&wanted.volume);
-    Ok(off_thread(present).await?.map_or_else(|_| Access::default(), |export| export.access()))
+    let access = move || match context.exports.target(&wanted.volume) {
+        Some(made) => made.access,
+        None => {
+            let present = context.exports.open(&wanted.volume);
+            present.map_or_else(|_| Access::default(), |export| export.access())
+        }
+    };
+    off_thread(access).await
 }
 
 /// Opens a target, by its name with upper case folded, and attaches its session.
 pub(super) async fn open(
     context: &Arc<IscsiContext>,
     name: &str,
-    client: &str,
+    (initiator, client): (&str, &str),
 ) -> io::Result<Result<Target, Refusal>> {
     let targets = &context.targets;
     let Some(wanted) = names::split(&targets.base, name) else {
@@ -224,6 +330,16 @@ pub(super) async fn open(
             targets.base
         ))));
     };
+    let changed = targets.changed.subscribe();
+    let (exports, volume) = (Arc::clone(&context.exports), wanted.volume.clone());
+    if let Some(made) = off_thread(move || exports.target(&volume)).await? {
+        return match wanted.moment {
+            None => open_made(context, name, made, changed, (initiator, client)).await,
+            Some(_) => Ok(Err(Refusal::not_found(
+                "a made target has no moments: make one of moments".to_owned(),
+            ))),
+        };
+    }
     let Some(moment) = &wanted.moment else {
         return Ok(match attach(context, &wanted.volume, client).await? {
             Ok(opened) => Ok(target(targets, name, opened, None)),
@@ -265,14 +381,116 @@ pub(super) async fn open(
 fn target(
     targets: &Targets,
     name: &str,
-    (export, attachment): (Arc<dyn Export>, Attachment),
+    opened: (Arc<dyn Export>, Attachment),
     used: Option<Used>,
 ) -> Target {
+    let (name, access) = (name.to_owned(), opened.0.access());
+    let units = vec![open_unit(targets, &name, 0, opened)];
+    Target { name, access, units, used, made: None }
+}
+
+fn open_unit(
+    targets: &Targets,
+    name: &str,
+    number: Number,
+    (export, attachment): (Arc<dyn Export>, Attachment),
+) -> OpenUnit {
     let unit = (export.part_of().0, export.moment());
     let identity = targets.identity(name, unit);
     // Nobody reverts it while it is attached.
     let opened = (unit, export.last_rewrite());
-    Target { export, attachment, identity, opened, used }
+    OpenUnit { number, export, attachment, identity, opened }
+}
+
+/// Opens a made target with all of its units that can be opened.
+async fn open_made(
+    context: &Arc<IscsiContext>,
+    name: &str,
+    info: TargetInfo,
+    changed: watch::Receiver<()>,
+    (initiator, client): (&str, &str),
+) -> io::Result<Result<Target, Refusal>> {
+    let mut made = Made { id: info.id, name: info.name.clone(), have: BTreeSet::new(), changed };
+    let units = match made.open_new(context, name, &info, (initiator, client)).await? {
+        Ok(units) if units.is_empty() => {
+            let why = "no unit of this target can be opened now: its volumes are gone, or were \
+                       reverted less than 3 minutes ago";
+            return Ok(Err(Refusal { status: LoginStatus::SERVICE_UNAVAILABLE, why: why.into() }));
+        }
+        Ok(units) => units,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let (name, access) = (name.to_owned(), info.access);
+    Ok(Ok(Target { name, access, units, used: None, made: Some(made) }))
+}
+
+impl Made {
+    /// Opens the units that the session has not. One that cannot be opened is left out, as is one
+    /// that is another disk than the initiator lost a while ago; but if it may well be opened
+    /// later, nothing is: half of a group is worse than none.
+    async fn open_new(
+        &mut self,
+        context: &Arc<IscsiContext>,
+        name: &str,
+        info: &TargetInfo,
+        (initiator, client): (&str, &str),
+    ) -> io::Result<Result<Vec<OpenUnit>, Refusal>> {
+        let mut units = Vec::new();
+        for unit in info.units.iter().filter(|unit| !self.have.contains(&unit.number)) {
+            let (volume, seq) = (unit.volume_id, unit.seq);
+            let open = move |exports: &dyn Exports| exports.open_unit(volume, seq);
+            let opened = match attach_what(context, client, open).await? {
+                Ok(opened) => opened,
+                Err(error) if error.may_pass => return Ok(Err(error.into())),
+                Err(error) => {
+                    tracing::info!(name, number = unit.number, %error, "a number without a unit");
+                    continue;
+                }
+            };
+            let unit = open_unit(&context.targets, name, unit.number, opened);
+            if context.sessions.is_another(name, initiator, (unit.number, unit.opened)) {
+                tracing::warn!(name, number = unit.number, client, "not the disk that was lost");
+                continue;
+            }
+            units.push(unit);
+        }
+        self.have.extend(units.iter().map(|unit| unit.number));
+        Ok(Ok(units))
+    }
+
+    /// Rings for a session whenever the target has other units, until it is deleted.
+    pub(super) async fn watch(
+        mut self,
+        context: Arc<IscsiContext>,
+        name: String,
+        (initiator, client): (String, String),
+        bells: Bells,
+    ) {
+        while self.changed.changed().await.is_ok() {
+            let (exports, own) = (Arc::clone(&context.exports), self.name.clone());
+            let Ok(found) = off_thread(move || exports.target(&own)).await else { return };
+            let Some(info) = found.filter(|info| info.id == self.id) else {
+                let _ = bells.send(Bell::Deleted);
+                return;
+            };
+            let is_there = |number: &Number| info.units.iter().any(|unit| unit.number == *number);
+            let gone: Vec<Number> =
+                self.have.iter().copied().filter(|number| !is_there(number)).collect();
+            self.have.retain(|number| is_there(number));
+            let new = self.open_new(&context, &name, &info, (&initiator, &client)).await;
+            let new = match new {
+                Ok(Ok(new)) => new,
+                Ok(Err(Refusal { why, .. })) => {
+                    tracing::warn!(name, why, "units that were added are not opened");
+                    Vec::new()
+                }
+                Err(_) => return,
+            };
+            if !(gone.is_empty() && new.is_empty()) && bells.send(Bell::Units(gone, new)).is_err() {
+                return;
+            }
+        }
+    }
 }
 
 impl Drop for Used {

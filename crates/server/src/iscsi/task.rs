@@ -120,8 +120,8 @@ pub(super) struct Function {
 pub(super) enum FunctionEnd {
     /// It is answered.
     Response(TaskResponse),
-    /// The session that asked for it is told.
-    Told(u64),
+    /// The session that asked for it, for a unit, is told.
+    Told(u16, u64),
 }
 
 /// A part of the data to ask for.
@@ -248,9 +248,15 @@ impl Tasks {
     pub(super) fn has(&self, tag: Tag) -> bool {
         let is_it = |function: &Function| match function.end {
             FunctionEnd::Response(response) => response.task_tag == tag,
-            FunctionEnd::Told(_) => false,
+            FunctionEnd::Told(..) => false,
         };
         self.all.contains_key(&tag) || self.functions.iter().any(is_it)
+    }
+
+    /// Those of a unit, or of all units.
+    pub(super) fn of(&self, unit: Option<u16>) -> Vec<Tag> {
+        let is_of = |task: &Task| unit.is_none() || task.received.request.lun.number() == unit;
+        self.all.iter().filter(|(_, task)| is_of(task)).map(|(&tag, _)| tag).collect()
     }
 
     /// A task has ended.

@@ -5,3 +5,5 @@ mod initiator;
 mod limits;
 mod login;
 mod order;
+mod thin;
+mod units;

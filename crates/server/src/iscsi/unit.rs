@@ -4,6 +4,7 @@
 //! call of the engine.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,6 +30,18 @@ pub(super) struct Units(RankedMutex<HashMap<UnitId, Arc<Unit>>>);
 
 /// A volume, and the moment of the past that it is.
 pub(super) type UnitId = (VolumeId, Option<Seq>);
+
+/// The number of a unit within a target.
+pub(super) type Number = u16;
+
+/// Tells a session that its commands are to be aborted.
+pub(super) struct Ring(pub(super) Box<dyn Fn(u64) + Send + Sync>);
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ring")
+    }
+}
 
 /// A logical unit.
 #[derive(Debug, Default)]
@@ -57,7 +70,9 @@ struct Pending {
     is_any: AtomicBool,
     codes: RankedMutex<VecDeque<Code>>,
     /// How often its commands were to be aborted.
-    aborts: watch::Sender<u64>,
+    aborts: AtomicU64,
+    /// Tells its session of that, with the number of that time.
+    ring: Ring,
     /// Up to which of these they have ended.
     aborted: watch::Sender<u64>,
 }
@@ -80,7 +95,7 @@ const PROTECTED: u8 = 4;
 
 impl Units {
     /// A session on this unit.
-    pub(super) fn join(&self, id: UnitId, port: Port) -> Nexus {
+    pub(super) fn join(&self, id: UnitId, port: Port, ring: Ring) -> Nexus {
         let mut units = self.0.lock();
         // Without a session nothing but registrations and a mode is worth keeping, of presents: an
         // initiator that logs in again goes by what it set. Volumes are limited, moments are not.
@@ -98,7 +113,8 @@ impl Units {
             port: port.clone(),
             is_any: AtomicBool::new(false),
             codes: RankedMutex::default(),
-            aborts: watch::Sender::new(0),
+            aborts: AtomicU64::new(0),
+            ring,
             aborted: watch::Sender::new(0),
         };
         let pending = Arc::new(pending);
@@ -140,6 +156,15 @@ impl Nexus {
         code
     }
 
+    /// The session knows it already.
+    pub(super) fn forget(&self, code: Code) {
+        if self.pending.is_any.load(Ordering::Acquire) {
+            let mut codes = self.pending.codes.lock();
+            codes.retain(|other| *other != code);
+            self.pending.is_any.store(!codes.is_empty(), Ordering::Release);
+        }
+    }
+
     /// Something that this session is to be told.
     pub(super) fn attend(&self, code: Code) {
         self.pending.add(code);
@@ -160,12 +185,9 @@ impl Nexus {
     pub(super) fn abort_others(&self, whom: impl Fn(&Port) -> bool) -> Aborted {
         let mut waits = Vec::new();
         for pending in self.others().iter().filter(|pending| whom(&pending.port)) {
-            let mut number = 0;
-            pending.aborts.send_modify(|aborts| {
-                *aborts += 1;
-                number = *aborts;
-            });
+            let number = pending.aborts.fetch_add(1, Ordering::AcqRel) + 1;
             waits.push((pending.aborted.subscribe(), number));
+            (pending.ring.0)(number);
         }
         Box::pin(async move {
             for (mut aborted, number) in waits {
@@ -173,11 +195,6 @@ impl Nexus {
                 let _ = aborted.wait_for(|aborted| *aborted >= number).await;
             }
         })
-    }
-
-    /// How often the commands of this session were to be aborted.
-    pub(super) fn aborts(&self) -> watch::Receiver<u64> {
-        self.pending.aborts.subscribe()
     }
 
     /// None of the commands that were to be aborted so often is under way any more.
@@ -300,18 +317,20 @@ mod tests {
     use super::super::reservations::Port;
     use wire::iscsi::Isid;
 
-    use super::{ATTENTIONS_MAX, Command, Seq, Units};
+    use super::{ATTENTIONS_MAX, Command, Nexus, Ring, Seq, UnitId, Units};
 
-    fn port(last: u8) -> Port {
-        Port { initiator: "iqn.a".to_owned(), isid: Isid([0, 0, 0, 0, 0, last]) }
+    fn join(units: &Units, id: UnitId, last: u8) -> Nexus {
+        let isid = Isid([0, 0, 0, 0, 0, last]);
+        let port = Port { initiator: "iqn.a".to_owned(), isid };
+        units.join(id, port, Ring(Box::new(|_| ())))
     }
 
     #[test]
     fn sessions_of_a_unit_share_its_mode_and_tell_one_another() {
         const TUR: Command = Command::TestUnitReady;
         let units = Units::default();
-        let (one, two) = (units.join((1, None), port(1)), units.join((1, None), port(2)));
-        let other = units.join((2, None), port(3));
+        let (one, two) = (join(&units, (1, None), 1), join(&units, (1, None), 2));
+        let other = join(&units, (2, None), 3);
         for nexus in [&one, &two, &other] {
             assert_eq!(nexus.take_attention(), Some(Code::POWER_ON));
             assert_eq!(nexus.take_attention(), None);
@@ -339,18 +358,18 @@ mod tests {
     fn a_moment_without_a_session_is_forgotten_and_a_present_is_not() {
         let units = Units::default();
         for moment in [None, Some(Seq(5))] {
-            let nexus = units.join((1, moment), port(1));
+            let nexus = join(&units, (1, moment), 1);
             let before = nexus.mode();
             nexus.set_mode(before, ModeState { descriptor_sense: true, ..before });
         }
-        assert!(units.join((1, None), port(1)).mode().descriptor_sense);
-        assert!(!units.join((1, Some(Seq(5))), port(1)).mode().descriptor_sense);
+        assert!(join(&units, (1, None), 1).mode().descriptor_sense);
+        assert!(!join(&units, (1, Some(Seq(5))), 1).mode().descriptor_sense);
     }
 
     #[test]
     fn attentions_that_nobody_takes_become_one() {
         let units = Units::default();
-        let nexus = units.join((1, None), port(1));
+        let nexus = join(&units, (1, None), 1);
         for code in 0..2 * ATTENTIONS_MAX as u8 {
             nexus.attend(Code(0x2a, code));
         }

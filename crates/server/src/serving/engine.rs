@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use units::{Moment, Seq, VolumeMoment};
 use volume::{
-    Access, Error, ErrorKind, Extent, Lack, Pool, Result, RoomWait, Updated, View, Volume,
-    VolumeChange, WriteOp, Written,
+    Access, Error, ErrorKind, Extent, Lack, Pool, Result, RoomWait, TargetInfo, Updated, View,
+    Volume, VolumeChange, WriteOp, Written,
 };
 
 use crate::NoSpace;
@@ -87,6 +87,33 @@ impl Exports for PoolExports {
         }
         let view = volume.view(&wanted.moment)?;
         Ok(Arc::new(Past { name: name.to_owned(), volume, view }))
+    }
+
+    fn open_unit(
+        &self,
+        volume: VolumeId,
+        moment: Option<Seq>,
+    ) -> std::result::Result<Arc<dyn Export>, OpenError> {
+        let found = self.pool.volume_by_id(volume);
+        let volume = found.ok_or_else(|| OpenError::new("its volume was deleted"))?;
+        let Some(seq) = moment else { return Ok(self.present(volume)) };
+        let view = volume.view(&Moment::Seq(seq))?;
+        if view.resolved().seq != seq {
+            return Err(OpenError::new("its moment can no longer be opened"));
+        }
+        Ok(Arc::new(Past { name: format!("{}@seq:{seq}", volume.name()), volume, view }))
+    }
+
+    fn targets(&self) -> Vec<TargetInfo> {
+        self.pool.targets()
+    }
+
+    fn target(&self, name: &str) -> Option<TargetInfo> {
+        self.pool.target(name).ok()
+    }
+
+    fn targets_after(&self, name: &str, limit: usize) -> Vec<(String, Access)> {
+        self.pool.targets_after(name, limit)
     }
 
     fn presents(&self) -> Vec<Arc<dyn Export>> {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use units::Seq;
-use volume::{Access, Error, ErrorKind, Extent, Lack, Result, RoomWait, Updated, WriteOp, Written};
+use volume::{
+    Access, Error, ErrorKind, Extent, Lack, Result, RoomWait, TargetInfo, Updated, WriteOp, Written,
+};
 
 use crate::attach::{Part, VolumeId};
 
@@ -14,6 +16,39 @@ pub trait Exports: Send + Sync + 'static {
     /// # Errors
     /// When there is no such export, in words for people.
     fn open(&self, name: &str) -> std::result::Result<Arc<dyn Export>, OpenError>;
+
+    /// Opens a volume by its number, at a moment or now.
+    ///
+    /// # Errors
+    /// When it cannot be opened, in words for people.
+    fn open_unit(
+        &self,
+        volume: VolumeId,
+        _moment: Option<Seq>,
+    ) -> std::result::Result<Arc<dyn Export>, OpenError> {
+        Err(OpenError::new(format!("no volume has the number {volume}")))
+    }
+
+    /// The iSCSI targets that were made of several.
+    fn targets(&self) -> Vec<TargetInfo> {
+        Vec::new()
+    }
+
+    /// The one of them with this name.
+    fn target(&self, name: &str) -> Option<TargetInfo> {
+        self.targets().into_iter().find(|target| target.name == name)
+    }
+
+    /// At most `limit` of what is an iSCSI target, behind a name: its name, and who may log in.
+    fn targets_after(&self, name: &str, limit: usize) -> Vec<(String, Access)> {
+        let presents = self.presents();
+        let presents = presents.iter().map(|export| (export.name().to_owned(), export.access()));
+        let made = self.targets().into_iter().map(|made| (made.name, made.access));
+        let mut all: Vec<_> = made.chain(presents).filter(|(other, _)| &**other > name).collect();
+        all.sort_by(|(one, _), (other, _)| one.cmp(other));
+        all.truncate(limit);
+        all
+    }
 
     /// The presents of all that can be opened.
     fn presents(&self) -> Vec<Arc<dyn Export>> {

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::{Export, OpenError, Serving};
+use super::{Export, Exports, OpenError, Serving};
 use crate::Attachment;
 
 /// Opens a disk and enters the register of its volume, as soon as that is not closed.
@@ -12,9 +12,19 @@ pub(crate) async fn attach(
     name: &str,
     client: &str,
 ) -> io::Result<Result<(Arc<dyn Export>, Attachment), OpenError>> {
+    let name = name.to_owned();
+    attach_what(serving, client, move |exports| exports.open(&name)).await
+}
+
+/// The same of whatever `open` opens.
+pub(crate) async fn attach_what(
+    serving: &Serving,
+    client: &str,
+    open: impl Fn(&dyn Exports) -> Result<Arc<dyn Export>, OpenError> + Clone + Send + 'static,
+) -> io::Result<Result<(Arc<dyn Export>, Attachment), OpenError>> {
     loop {
-        let (exports, wanted) = (Arc::clone(&serving.exports), name.to_owned());
-        let export = match off_thread(move || exports.open(&wanted)).await? {
+        let (exports, open) = (Arc::clone(&serving.exports), open.clone());
+        let export = match off_thread(move || open(&*exports)).await? {
             Ok(export) => export,
             Err(error) => return Ok(Err(error)),
         };

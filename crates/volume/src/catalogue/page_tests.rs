@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use format::superblock::{FEATURE_TABLES, Superblock};
+use format::superblock::Superblock;
 use redb::{TableError, WriteTransaction};
 use serde::Serialize;
 use units::WallTime;
 
 use super::{
-    Catalogue, CatalogueMedia, CompactionRecord, ConversionRecord, EventRecord, GraceRecord,
-    GroupRecord, GroupVersionRecord, MarkRecord, RunRecord, Sample, ScheduleRecord,
+    ALL_TABLES, Catalogue, CatalogueMedia, CompactionRecord, ConversionRecord, EventRecord,
+    GraceRecord, GroupRecord, GroupVersionRecord, MarkRecord, RunRecord, Sample, ScheduleRecord,
     ScheduledRecord, ScrubPhase, ScrubRecord, ScrubScheduleRecord, SegmentRecord, SourceRecord,
-    TimelineRecord, TrashRecord, VersionRecord, VolumeRecord, tables,
+    TargetRecord, TimelineRecord, TrashRecord, UnitRecord, VersionRecord, VolumeRecord, tables,
 };
 use crate::ErrorKind;
 use crate::pool::run_figures::{Figures, SpanFigures};
@@ -159,6 +159,17 @@ fn group() -> GroupRecord {
     }
 }
 
+fn target() -> TargetRecord {
+    TargetRecord {
+        id: 1,
+        name: "t".to_owned(),
+        created_ns: 1,
+        units: vec![UnitRecord { number: 1, volume: 1, seq: Some(1) }],
+        retired: vec![0],
+        access: Access { allow: vec!["iqn.a".to_owned()], ..Access::default() },
+    }
+}
+
 fn capture(scheduled: ScheduledRecord) -> GroupVersionRecord {
     GroupVersionRecord {
         time_ns: 1,
@@ -237,6 +248,8 @@ fn the_page_names_every_field_of_every_json_record() {
         fields("keep", &keep),
         fields("compaction", &COMPACTION),
         fields("group", &group()),
+        fields("target", &target()),
+        fields("unit", &target().units[0]),
         fields("capture", &capture(scheduled)),
         fields("audit", &audit()),
         fields("grace", &grace()),
@@ -324,7 +337,7 @@ fn media(features_incompatible: u64) -> CatalogueMedia {
 
 #[test]
 fn a_table_that_is_not_there_is_damage_once_all_are_and_empty_before() {
-    for features in [0, FEATURE_TABLES] {
+    for features in [0, ALL_TABLES] {
         let media = media(features);
         let catalogue = Catalogue::create(media.clone()).expect("made");
         let commit = catalogue.begin().expect("begun");
@@ -333,7 +346,7 @@ fn a_table_that_is_not_there_is_damage_once_all_are_and_empty_before() {
         commit.commit().expect("durable");
         drop(catalogue);
         let opened = Catalogue::open(media, &mut |_, _| ());
-        if features == FEATURE_TABLES {
+        if features == ALL_TABLES {
             assert_eq!(opened.err().map(|e| e.kind), Some(ErrorKind::Corrupt));
             continue;
         }

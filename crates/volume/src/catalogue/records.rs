@@ -290,6 +290,39 @@ pub struct GroupRecord {
     pub hook: Option<String>,
 }
 
+/// A made iSCSI target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TargetRecord {
+    /// Its id; none is used twice.
+    pub id: u64,
+    /// Its name.
+    pub name: String,
+    /// Nanoseconds since 1970.
+    pub created_ns: u64,
+    /// Its units, ascending by number.
+    pub units: Vec<UnitRecord>,
+    /// Numbers of units that were taken out, ascending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retired: Vec<u16>,
+    /// The access to it; everybody has it if nothing is said.
+    #[serde(default, skip_serializing_if = "Access::is_open")]
+    pub access: Access,
+}
+
+/// A unit of a made target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UnitRecord {
+    /// Its number.
+    pub number: u16,
+    /// The volume.
+    pub volume: u64,
+    /// The moment of it; none is the present.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
+}
+
 /// A capture of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,7 +1,7 @@
 //! The tables of the catalogue: their names, keys and rows. `docs/format/catalogue.md`.
 //!
 //! Every pool has all of them, from when it was made or was first opened by a program that knows
-//! them; the superblock says so (`FEATURE_TABLES`).
+//! them; the superblock says so (`FEATURE_TABLES`, `FEATURE_TARGETS`).
 
 use std::io;
 use std::marker::PhantomData;
@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 
 use super::records::{
     CompactionRecord, GroupRecord, GroupVersionRecord, MarkRecord, RunRecord, Sample,
-    ScheduleRecord, ScrubRecord, ScrubScheduleRecord, SegmentRecord, TimelineRecord, VersionRecord,
-    VolumeRecord,
+    ScheduleRecord, ScrubRecord, ScrubScheduleRecord, SegmentRecord, TargetRecord, TimelineRecord,
+    VersionRecord, VolumeRecord,
 };
 use crate::pool::run_figures::Figures;
 use crate::retention::open_files::OpenFiles;
@@ -169,6 +169,8 @@ tables! {
     GROUP_VERSIONS: "group-versions", (u64, u64) => GroupVersionRecord;
     /// Schedules of groups.
     GROUP_SCHEDULES: "group-schedules", u64 => ScheduleRecord;
+    /// Made iSCSI targets.
+    TARGETS: "targets", u64 => TargetRecord;
     /// Files that were open at captures, by volume and number of the version.
     OPEN_FILES: "open-files", (u64, u64) => OpenFiles;
     /// The audit log.

@@ -4,6 +4,7 @@
 //! once the commit that removed it is done.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use env::{Rank, RankedRwLock};
@@ -45,6 +46,18 @@ impl Registry {
     /// Those that are served, by name.
     pub fn served(&self) -> Vec<Arc<Volume>> {
         self.served.read().values().cloned().collect()
+    }
+
+    /// At most `limit` of those behind a name for which `is_wanted` holds.
+    pub fn served_after(
+        &self,
+        name: &str,
+        limit: usize,
+        is_wanted: impl Fn(&Volume) -> bool,
+    ) -> Vec<Arc<Volume>> {
+        let served = self.served.read();
+        let behind = served.range::<str, _>((Bound::Excluded(name), Bound::Unbounded));
+        behind.map(|(_, volume)| volume).filter(|it| is_wanted(it)).take(limit).cloned().collect()
     }
 
     /// Their numbers; `None` while one is made or deleted.

@@ -1,9 +1,11 @@
 //! The volumes of a pool, with the core and the memory that they share.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use env::{Rank, RankedMutex};
 
+use crate::catalogue::TargetRecord;
 use crate::core::Core;
 use crate::pool::registry::Registry;
 use crate::volume::Volume;
@@ -17,13 +19,27 @@ pub struct Volumes {
     memory_bytes: u64,
     /// The right to share it out.
     sharing: RankedMutex<()>,
+    /// Made targets by name; they change under the books.
+    pub(crate) targets: RankedMutex<BTreeMap<String, TargetRecord>>,
 }
 
 impl Volumes {
     /// None yet, over a core, with memory to share.
     pub fn new(core: Arc<Core>, memory_bytes: u64) -> Volumes {
         let sharing = RankedMutex::new(Rank::Sharing, ());
-        Volumes { core, registry: Registry::default(), memory_bytes, sharing }
+        let targets = RankedMutex::new(Rank::Targets, BTreeMap::new());
+        Volumes { core, registry: Registry::default(), memory_bytes, sharing, targets }
+    }
+
+    /// Fails when a volume or a made target has this name: both are known as iSCSI targets by it.
+    /// Under the books.
+    pub(crate) fn check_unused(&self, name: &str) -> Result<()> {
+        let what = match self.registry.named(name) {
+            Some(_) => "a volume",
+            None if self.targets.lock().contains_key(name) => "an iSCSI target",
+            None => return Ok(()),
+        };
+        Err(Error::new(ErrorKind::Exists, format!("there is {what} {name} already")))
     }
 
     /// The right to share the memory out.

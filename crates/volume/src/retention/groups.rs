@@ -106,7 +106,7 @@ impl Groups {
         }
     }
 
-    /// Takes up the groups of the catalogue.
+    /// Takes up the groups of the catalogue, and the targets.
     ///
     /// # Errors
     /// `Corrupt` when a record is unreadable.
@@ -114,7 +114,7 @@ impl Groups {
         let groups = self.core.catalogue.all(tables::GROUPS)?;
         groups.iter().try_for_each(|group| self.load_group_schedule(group.id))?;
         self.set_groups(groups);
-        Ok(())
+        self.load_targets()
     }
 
     /// The record of a group.

@@ -119,11 +119,8 @@ impl Volumes {
         let mut tx = core.begin()?;
         let (volume, trash) = self.trashed(id)?;
         let name = name.unwrap_or(&volume.name).to_owned();
-        if self.registry.named(&name).is_some() {
-            let text = format!("there is a volume {name} already");
-            return Err(Error::new(ErrorKind::Exists, text)
-                .with_hint("give the deleted one another name (--as NEWNAME)"));
-        }
+        self.check_unused(&name)
+            .map_err(|error| error.with_hint("give the deleted one another name (--as NEWNAME)"))?;
         let record = tx.change(&volume.record);
         record.trash = None;
         record.keep_what_stood_still(trash, core.machine.clock.wall());

@@ -104,6 +104,12 @@ impl Access {
         self.allow.is_empty() || self.allow.iter().any(|allowed| allowed == initiator)
     }
 
+    /// Whether it asks for a proof, and for a name, where another does.
+    pub(crate) fn is_as_closed_as(&self, other: &Access) -> bool {
+        (self.chap.is_some() || other.chap.is_none())
+            && (!self.allow.is_empty() || other.allow.is_empty())
+    }
+
     pub(crate) fn changed(&self, change: &AccessChange) -> Access {
         let mut access = self.clone();
         access.chap = change.chap.clone().unwrap_or(access.chap);

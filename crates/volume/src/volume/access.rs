@@ -19,21 +19,33 @@ impl Volumes {
         volume.refuse_share("iSCSI does not serve it", "`hindsight share allow` says who may")?;
         let access = volume.access().changed(change);
         access.check()?;
-        // Those in the trash come back as they are.
-        for other in self.registry.all() {
-            let theirs = match other.id == volume.id {
-                true => access.clone(),
-                false => other.access(),
-            };
-            if access.reflects(&theirs) || theirs.reflects(&access) {
-                let what = format!("a secret of {name} would prove the other side at a target");
-                return Err(Error::new(ErrorKind::Invalid, what)
-                    .with_hint("give initiators and targets secrets that differ"));
-            }
-        }
+        self.check_secrets((name, Some(volume.id)), &access)?;
+        self.check_targets_of(&volume, &access)?;
         tx.change(&volume.record).access = access.clone();
         tx.audit("target-set", volume.name(), access.to_string())?;
         let _books = tx.commit()?;
         Ok(access)
+    }
+
+    /// Fails where the secrets of a volume, by its number, or of a target, as they are to be, would
+    /// prove one side here and the other somewhere else. Under the books.
+    pub(crate) fn check_secrets(
+        &self,
+        (name, id): (&str, Option<u64>),
+        access: &Access,
+    ) -> Result<()> {
+        // Those in the trash come back as they are.
+        let volumes = self.registry.all().into_iter().filter(|volume| Some(volume.id) != id);
+        let mut others: Vec<Access> = volumes.map(|volume| volume.access()).collect();
+        let targets = self.targets.lock();
+        others.extend(targets.values().filter(|it| it.name != name).map(|it| it.access.clone()));
+        drop(targets);
+        others.push(access.clone());
+        if others.iter().any(|theirs| access.reflects(theirs) || theirs.reflects(access)) {
+            let what = format!("a secret of {name} would prove the other side at a target");
+            return Err(Error::new(ErrorKind::Invalid, what)
+                .with_hint("give initiators and targets secrets that differ"));
+        }
+        Ok(())
     }
 }

@@ -244,10 +244,7 @@ impl Volumes {
             }
             Origin::File(source) => (None, Some(source)),
         };
-        if self.registry.named(&record.name).is_some() {
-            let text = format!("there is a volume {} already", record.name);
-            return Err(Error::new(ErrorKind::Exists, text));
-        }
+        self.check_unused(&record.name)?;
         self.check_cache(record.cache, None)?;
         tx.numbers.volume += 1;
         tx.numbers.timeline += 1;

@@ -29,10 +29,7 @@ impl Volumes {
             let text = format!("{name} was renamed meanwhile: it is {}", volume.name());
             return Err(Error::new(ErrorKind::NotFound, text));
         }
-        if self.registry.named(new).is_some() {
-            let text = format!("there is a volume {new} already");
-            return Err(Error::new(ErrorKind::Exists, text));
-        }
+        self.check_unused(new)?;
         if dry_run {
             return Ok(Arc::clone(&volume));
         }

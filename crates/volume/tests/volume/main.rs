@@ -53,6 +53,7 @@ mod settling;
 mod share;
 mod space;
 mod story;
+mod targets;
 mod together;
 mod trash;
 mod update;

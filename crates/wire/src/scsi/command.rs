@@ -172,6 +172,15 @@ pub enum Command {
         /// Bytes the initiator takes.
         allocation_bytes: u32,
     },
+    /// LOG SENSE.
+    LogSense {
+        /// Page and subpage.
+        page: (u8, u8),
+        /// The first parameter that is wanted.
+        first: u16,
+        /// Bytes the initiator takes.
+        allocation_bytes: u32,
+    },
     /// MODE SENSE(6, 10).
     ModeSense(ModeSense),
     /// MODE SELECT(6, 10); the list is read by [`mode`](super::mode).
@@ -331,6 +340,7 @@ impl Command {
             | Command::Inquiry { allocation_bytes, .. }
             | Command::ReadCapacity16 { allocation_bytes }
             | Command::GetLbaStatus { allocation_bytes, .. }
+            | Command::LogSense { allocation_bytes, .. }
             | Command::PersistentReserveIn { allocation_bytes, .. }
             | Command::ReportLuns { allocation_bytes, .. }
             | Command::ReportTargetPortGroups { allocation_bytes, .. }

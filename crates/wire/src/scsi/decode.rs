@@ -53,6 +53,7 @@ fn other(cdb: &Cdb) -> Result<Command, Sense> {
         0x1b => Ok(start_stop_unit(cdb)),
         0x1d => send_diagnostic(cdb),
         0x25 => Ok(Command::ReadCapacity10),
+        0x4d => log_sense(cdb),
         0x5e => reserve_in(cdb),
         0x5f => reserve_out(cdb),
         0x9e => service_action_in(cdb),
@@ -181,6 +182,15 @@ fn inquiry(cdb: &Cdb) -> Result<Command, Sense> {
         return Err(field(1, Some(1)));
     }
     Ok(Command::Inquiry { page: is_page.then_some(cdb[2]), allocation_bytes: be16(cdb, 3).into() })
+}
+
+fn log_sense(cdb: &Cdb) -> Result<Command, Sense> {
+    // SP: nothing can be saved. Which values are wanted says nothing of a list.
+    if cdb[1] & 1 != 0 {
+        return Err(field(1, Some(0)));
+    }
+    let page = (cdb[2] & 0x3f, cdb[3]);
+    Ok(Command::LogSense { page, first: be16(cdb, 5), allocation_bytes: be16(cdb, 7).into() })
 }
 
 fn mode_sense(cdb: &Cdb) -> ModeSense {

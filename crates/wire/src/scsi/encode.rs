@@ -183,6 +183,15 @@ fn without_blocks(command: &Command, form: Form) -> Option<Cdb> {
         Command::ReportLuns { select, allocation_bytes } => {
             selecting(0xa0, 0, select, allocation_bytes)
         }
+        Command::LogSense { page: (page, subpage), first, allocation_bytes } => {
+            let allocation = u16::try_from(allocation_bytes).ok()?;
+            let mut cdb = blank(0x4d, 0);
+            // The values of now.
+            (cdb[2], cdb[3]) = (0x40 | page & 0x3f, subpage);
+            put(&mut cdb, 5, &first.to_be_bytes());
+            put(&mut cdb, 7, &allocation.to_be_bytes());
+            Some(cdb)
+        }
         Command::ReportTargetPortGroups { extended, allocation_bytes } => {
             sized(0xa3, 0x0a | bit(extended, 0x20), allocation_bytes)
         }

@@ -8,6 +8,8 @@ use super::command::{ModeSense, PageControl};
 use super::sense::{Code, Sense};
 use crate::fields::{be16, be24, be32, be64, put};
 
+/// Read and write error recovery: says that thresholds are told.
+pub const RECOVERY: u8 = 0x01;
 /// Caching.
 pub const CACHING: u8 = 0x08;
 /// Control.
@@ -81,9 +83,13 @@ pub fn put_sense(command: &ModeSense, unit: &Unit<'_>, out: &mut Vec<u8>) -> Res
         return Err(Sense::cdb_field(3, None));
     }
     let mut pages = Vec::new();
-    for (page, subpage) in
-        [(CACHING, 0), (CONTROL, 0), (EXCEPTIONS, 0), (EXCEPTIONS, PROVISIONING_SUBPAGE)]
-    {
+    for (page, subpage) in [
+        (RECOVERY, 0),
+        (CACHING, 0),
+        (CONTROL, 0),
+        (EXCEPTIONS, 0),
+        (EXCEPTIONS, PROVISIONING_SUBPAGE),
+    ] {
         let is_page = [ALL_PAGES, page].contains(&command.page);
         let is_subpage = [ALL_SUBPAGES, subpage].contains(&command.subpage);
         if is_page && is_subpage {
@@ -101,7 +107,7 @@ pub fn put_sense(command: &ModeSense, unit: &Unit<'_>, out: &mut Vec<u8>) -> Res
 }
 
 const fn known(page: u8) -> bool {
-    matches!(page, CACHING | CONTROL | EXCEPTIONS | ALL_PAGES)
+    matches!(page, RECOVERY | CACHING | CONTROL | EXCEPTIONS | ALL_PAGES)
 }
 
 fn put_header(is_ten: bool, unit: &Unit<'_>, descriptor: usize, pages: usize, out: &mut Vec<u8>) {
@@ -114,7 +120,8 @@ fn put_header(is_ten: bool, unit: &Unit<'_>, descriptor: usize, pages: usize, ou
         out.extend_from_slice(&length.to_be_bytes());
         out.extend_from_slice(&[0, parameter, long, 0, 0, descriptor_bytes]);
     } else {
-        // The length of MODE SENSE(6) has one byte: at most 4 + 8 + 20 + 12 + 12 + 144.
+        // The length of MODE SENSE(6) has one byte: at most 4 + 8 + 12 + 20 + 12 + 12
+        // + 144.
         let length = u8::try_from(3 + descriptor + pages).expect("short pages");
         out.extend_from_slice(&[length, 0, parameter, descriptor_bytes]);
     }
@@ -149,6 +156,7 @@ fn put_page(page: u8, subpage: u8, control: PageControl, unit: &Unit<'_>, out: &
         PageControl::Changeable => None,
     };
     match (page, subpage) {
+        (RECOVERY, _) => put_recovery(state.is_some() && !unit.thresholds.is_empty(), out),
         (CACHING, _) => put_caching(state, out),
         (CONTROL, _) => put_control(state, out),
         (EXCEPTIONS, 0) => put_exceptions(state.is_some(), out),
@@ -163,6 +171,13 @@ const fn bit(set: bool, mask: u8) -> u8 {
 const WCE: u8 = 0x04;
 const D_SENSE: u8 = 0x04;
 const SWP: u8 = 0x08;
+
+fn put_recovery(tells_thresholds: bool, out: &mut Vec<u8>) {
+    /// LBPERE: logical block provisioning error reporting enabled.
+    const PROVISIONING_TOLD: u8 = 0x80;
+    out.extend_from_slice(&[RECOVERY, 0x0a, 0, 0, 0, 0, 0]);
+    out.extend_from_slice(&[bit(tells_thresholds, PROVISIONING_TOLD), 0, 0, 0, 0]);
+}
 
 /// The caching page; without a state, the mask of what may change.
 fn put_caching(state: Option<ModeState>, out: &mut Vec<u8>) {
@@ -288,7 +303,7 @@ fn select_page(
     let number = page[0] & 0x3f;
     let subpage = if page[0] & 0x40 == 0 { 0 } else { page[1] };
     match (number, subpage) {
-        (CACHING | CONTROL | EXCEPTIONS, 0) | (EXCEPTIONS, PROVISIONING_SUBPAGE) => {}
+        (RECOVERY | CACHING | CONTROL | EXCEPTIONS, 0) | (EXCEPTIONS, PROVISIONING_SUBPAGE) => {}
         _ => return Err(parameter(at, Some(5))),
     }
     let (mut now, mut mask) = (Vec::new(), Vec::new());

@@ -44,6 +44,8 @@ impl Code {
     pub const UNEXPECTED_UNSOLICITED_DATA: Code = Code(0x0c, 0x0c);
     /// The initiator sent too little data.
     pub const NOT_ENOUGH_UNSOLICITED_DATA: Code = Code(0x0c, 0x0d);
+    /// Invalid field in command information unit: more or less data than the command is of.
+    pub const INVALID_INFORMATION_UNIT: Code = Code(0x0e, 0x03);
     /// Unrecovered read error.
     pub const READ_ERROR: Code = Code(0x11, 0x00);
     /// Parameter list length error.

@@ -29,7 +29,7 @@ const X: u8 = 0xff;
 const C: u8 = 4;
 
 /// All commands that are served, in order.
-pub const COMMANDS: [Supported; 54] = [
+pub const COMMANDS: [Supported; 55] = [
     plain(0x00, &[0, 0, 0, 0, C]),
     plain(0x03, &[1, 0, 0, X, C]),
     plain(0x08, &[0x1f, X, X, X, C]),
@@ -50,6 +50,7 @@ pub const COMMANDS: [Supported; 54] = [
     plain(0x35, &[2, X, X, X, X, 0, X, X, C]),
     plain(0x41, &[0xfe, X, X, X, X, 0, X, X, C]),
     plain(0x42, &[1, 0, 0, 0, 0, 0, X, X, C]),
+    plain(0x4d, &[1, 0x3f, X, 0, X, X, X, X, C]),
     plain(0x55, &[0x11, 0, 0, 0, 0, 0, X, X, C]),
     plain(0x56, &[0x11, 0, 0, 0, 0, 0, 0, 0, C]),
     plain(0x57, &[0x11, 0, 0, 0, 0, 0, 0, 0, C]),

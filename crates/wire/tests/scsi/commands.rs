@@ -232,7 +232,7 @@ fn supported(question: OpcodeQuestion, timeouts: bool) -> Result<Vec<u8>, Sense>
 fn supported_operation_codes_have_their_known_bytes() {
     use OpcodeQuestion::{All, Either, Opcode, ServiceAction};
     let all = supported(All, false).expect("an answer");
-    assert_eq!(all[..12], hex("000001b0 00 00 0000 00 00 0006"));
+    assert_eq!(all[..12], hex("000001b8 00 00 0000 00 00 0006"));
     assert_eq!(all.len(), 4 + 8 * COMMANDS.len());
     let all = supported(All, true).expect("an answer");
     assert_eq!(all.len(), 4 + 20 * COMMANDS.len());
@@ -325,7 +325,7 @@ fn any_question() -> impl Strategy<Value = OpcodeQuestion> {
 fn any_other() -> impl Strategy<Value = Command> {
     let numbers = (any::<u64>(), prop_oneof![0..256_u32, 0..65536_u32, any::<u32>()]);
     let bytes = (option::of(any::<u8>()), any::<[u8; 2]>());
-    (0..19_u8, numbers, bytes, any::<[bool; 4]>(), any_question()).prop_map(
+    (0..20_u8, numbers, bytes, any::<[bool; 4]>(), any_question()).prop_map(
         |(which, (lba, count), (page, [byte, other]), [first, second, third, fourth], question)| {
             let allocation_bytes = count;
             let list_bytes = count;
@@ -363,6 +363,11 @@ fn any_other() -> impl Strategy<Value = Command> {
                     action: OutAction::from_number(byte % 7).expect("seven actions"),
                     kind: ReservationType::from_number(other & 0xf),
                     list_bytes,
+                },
+                18 => Command::LogSense {
+                    page: (byte & 0x3f, other),
+                    first: (lba & 0xffff) as u16,
+                    allocation_bytes,
                 },
                 14 => Command::ReportLuns { select: byte % 3, allocation_bytes },
                 15 => Command::ReportTargetPortGroups { extended: first, allocation_bytes },

@@ -3,6 +3,7 @@
 
 mod commands;
 mod data;
+mod log;
 mod mode;
 mod pages;
 

@@ -34,6 +34,7 @@ fn sense(command: &ModeSense, unit: &Unit<'_>) -> Result<Vec<u8>, Sense> {
     mode::put_sense(command, unit, &mut out).map(|()| out)
 }
 
+const RECOVERY: &str = "01 0a 00 00 00 00 00 80 00 00 0000";
 const CACHING: &str = "08 12 04 00000000000000000000000000000000 00";
 const CONTROL: &str = "0a 0a 00 10 00 00 0000 ffff 0000";
 const EXCEPTIONS: &str = "1c 0a 08 00 00000000 00000000";
@@ -42,12 +43,13 @@ const PROVISIONING: &str = "5c 02 001c 000000000000000000000000
 
 #[test]
 fn pages_have_their_known_bytes() {
-    let whole = format!("2f 00 10 00 {CACHING} {CONTROL} {EXCEPTIONS}");
+    let whole = format!("3b 00 10 00 {RECOVERY} {CACHING} {CONTROL} {EXCEPTIONS}");
     assert_eq!(sense(&ALL, &UNIT), Ok(hex(&whole)));
     let with_subpages = ModeSense { subpage: mode::ALL_SUBPAGES, ..ALL };
-    let whole = format!("4f 00 10 00 {CACHING} {CONTROL} {EXCEPTIONS} {PROVISIONING}");
+    let whole = format!("5b 00 10 00 {RECOVERY} {CACHING} {CONTROL} {EXCEPTIONS} {PROVISIONING}");
     assert_eq!(sense(&with_subpages, &UNIT), Ok(hex(&whole)));
     for (page, subpage, bytes) in [
+        (0x01, 0, RECOVERY.to_owned()),
         (0x08, 0, CACHING.to_owned()),
         (0x0a, 0, CONTROL.to_owned()),
         (0x1c, 0, EXCEPTIONS.to_owned()),
@@ -84,6 +86,7 @@ fn headers_tell_protection_and_blocks() {
 #[test]
 fn masks_tell_what_may_be_changed() {
     for (page, mask) in [
+        (0x01, "01 0a 00 00 00 00 00 00 00 00 0000"),
         (0x08, "08 12 04 00000000000000000000000000000000 00"),
         (0x0a, "0a 0a 04 00 08 00 0000 0000 0000"),
         (0x1c, "1c 0a 00 00 00000000 00000000"),
@@ -107,7 +110,7 @@ fn masks_tell_what_may_be_changed() {
 fn pages_that_there_are_not_are_refused() {
     let field = |page, subpage| sense(&ModeSense { page, subpage, ..ALL }, &UNIT);
     assert_eq!(field(0x00, 0), Err(Sense::cdb_field(2, None)));
-    assert_eq!(field(0x01, 0xff), Err(Sense::cdb_field(2, None)));
+    assert_eq!(field(0x02, 0xff), Err(Sense::cdb_field(2, None)));
     assert_eq!(field(0x08, 1), Err(Sense::cdb_field(3, None)));
     assert_eq!(field(0x3f, 1), Err(Sense::cdb_field(3, None)));
     assert_eq!(field(0x3f, 2), Err(Sense::cdb_field(3, None)));
@@ -145,7 +148,7 @@ fn pages_as_they_were_read_can_be_written() {
             } else {
                 16
             };
-            let ends = [0, head, head + 20, head + 32, head + 44];
+            let ends = [0, head, head + 12, head + 32, head + 44, head + 56];
             for end in (0..list.len()).filter(|end| !ends.contains(end)) {
                 let refused = mode::select(is_ten, &list[..end], &UNIT);
                 assert_eq!(refused, Err(length), "{end}");
@@ -187,7 +190,7 @@ fn lists_that_say_something_else_are_refused() {
         let refused = mode::select(false, &hex(list), &UNIT);
         assert_eq!(refused, Err(Sense::parameter(byte, None)), "{list}");
     }
-    let other = mode::select(false, &hex("00000000 01 00"), &UNIT);
+    let other = mode::select(false, &hex("00000000 02 00"), &UNIT);
     assert_eq!(other, Err(Sense::parameter(4, Some(5))));
     for same in ["00000008 00000000 00 000200", "00000008 ffffffff 00 000200"] {
         assert_eq!(mode::select(false, &hex(same), &UNIT), Ok(UNIT.state));

@@ -2,20 +2,23 @@
 
 use wire::iscsi::Residual;
 use wire::scsi::capacity::Capacity;
-use wire::scsi::command::{ModeSense, Transfer};
+use wire::scsi::command::Transfer;
+use wire::scsi::mode::{self, Threshold};
 use wire::scsi::vpd::{self, BlockLimits, Traits};
 use wire::scsi::{
-    Code, Command, Lun, Sense, inquiry, mode, ports, report_luns, supported_opcodes, unmap,
+    Code, Command, Sense, inquiry, log, ports, report_luns, supported_opcodes, unmap,
 };
 
 use super::super::SECTOR_BYTES;
 use super::super::answer::{Ended, failure};
 use super::super::asked::Write;
-use super::super::check::{COMPARE_BLOCKS_MAX, TRANSFER_BLOCKS_MAX, UNIT, WRITE_SAME_BLOCKS_MAX};
-use super::super::session::{Core, Disk};
+use super::super::check::{COMPARE_BLOCKS_MAX, TRANSFER_BLOCKS_MAX, WRITE_SAME_BLOCKS_MAX};
+use super::super::disks::Disk;
+use super::super::session::Core;
 use super::transfer::offset;
 use super::{Received, Step};
 use crate::buffers::Purpose;
+use crate::fill::WARNING_PERCENTS;
 use crate::serving::{Counts, Group, Kind, RequestKind};
 
 /// Longest read that is tried without a job, in bytes.
@@ -70,7 +73,7 @@ impl Core {
         if group.overlaps(start, length as u64) && !self.write(group) {
             return Step::Wait;
         }
-        let export = self.export();
+        let export = self.export(received.request.lun);
         if length <= INLINE_READ_BYTES_MAX {
             let residual = Residual::between(received.takes(), wanted);
             let read = |at: usize, space: &mut [u8]| export.try_read(start + at as u64, space);
@@ -100,7 +103,7 @@ impl Core {
     }
 
     pub(super) fn synchronize(&mut self, received: &Received) -> Step {
-        if self.disk.as_ref().is_none_or(|disk| disk.export.present_of().is_none()) {
+        if self.disk(received.request.lun).export.present_of().is_none() {
             return self.finish(received, Ended::Good);
         }
         self.goes_on(received);
@@ -110,45 +113,73 @@ impl Core {
 
     /// The end of a command that is carried out by telling something.
     fn told(&mut self, received: &Received) -> Ended {
-        let disk = self.disk.as_mut().expect("a command has a disk");
         let mut out = Vec::new();
-        let lun = received.request.lun;
-        match answer(disk, lun, &received.command, &mut out) {
+        let answered = match self.disks.at_mut(received.request.lun).filter(|it| it.is_there()) {
+            _ if matches!(received.command, Command::ReportLuns { .. }) => {
+                self.report_luns(&received.command, &mut out);
+                Ok(true)
+            }
+            Some(disk) => {
+                let room = self.context.thin.room();
+                answer(disk, &received.command, &room, &mut out)
+            }
+            None => self.answer_absent(&received.command, &mut out),
+        };
+        match answered {
             Ok(true) => Ended::Short(out),
             Ok(false) => Ended::Good,
             Err(ended) => ended,
         }
     }
+
+    /// Tells the units that there are; there is no well known one.
+    fn report_luns(&self, command: &Command, out: &mut Vec<u8>) {
+        let is_well_known = matches!(command, Command::ReportLuns { select: 1, .. });
+        report_luns::put(&if is_well_known { Vec::new() } else { self.disks.luns() }, out);
+        self.disks.iter().for_each(|disk| disk.nexus.forget(Code::LUNS_CHANGED));
+    }
+
+    /// The answer of a number without a unit.
+    fn answer_absent(&self, command: &Command, out: &mut Vec<u8>) -> Result<bool, Ended> {
+        match (command, &self.absent) {
+            (Command::RequestSense { descriptor, .. }, _) => {
+                Sense::illegal(Code::NO_SUCH_UNIT).encode(*descriptor, out);
+            }
+            (Command::Inquiry { page: None, .. }, Some(absent)) => {
+                inquiry::put_standard(absent, false, out);
+            }
+            _ => return Err(Sense::illegal(Code::NO_SUCH_UNIT).into()),
+        }
+        Ok(true)
+    }
 }
 
 /// Adds the answer to a command; false if there is none but that it is done.
-fn answer(disk: &mut Disk, lun: Lun, command: &Command, out: &mut Vec<u8>) -> Result<bool, Ended> {
-    let is_there = lun.number() == UNIT.number();
+fn answer(
+    disk: &mut Disk,
+    command: &Command,
+    room: &log::Room,
+    out: &mut Vec<u8>,
+) -> Result<bool, Ended> {
     match *command {
         Command::TestUnitReady | Command::SendDiagnostic { .. } | Command::Prefetch { .. } => {
             return Ok(false);
         }
         Command::RequestSense { descriptor, .. } => {
-            let sense = match is_there {
-                true => disk.nexus.take_attention().map_or(Sense::NONE, Sense::attention),
-                false => Sense::illegal(Code::NO_SUCH_UNIT),
-            };
+            let sense = disk.nexus.take_attention().map_or(Sense::NONE, Sense::attention);
             sense.encode(descriptor, out);
         }
-        Command::Inquiry { page: None, .. } => inquiry::put_standard(&disk.identity, is_there, out),
+        Command::Inquiry { page: None, .. } => inquiry::put_standard(&disk.identity, true, out),
         Command::Inquiry { page: Some(page), .. } => {
-            if !is_there {
-                return Err(Sense::illegal(Code::NO_SUCH_UNIT).into());
-            }
             vpd::put_page(page, &disk.identity, &traits(disk), out)?;
         }
         Command::ReadCapacity10 => out.extend_from_slice(&capacity(disk).short()),
         Command::ReadCapacity16 { .. } => out.extend_from_slice(&capacity(disk).long()),
-        Command::ReportLuns { select, .. } => {
-            // There is no well known unit.
-            report_luns::put(if select == 1 { &[] } else { &[UNIT] }, out);
+        Command::ModeSense(sense) => {
+            let thresholds = thresholds(room);
+            mode::put_sense(&sense, &mode_unit(disk, &thresholds), out)?;
         }
-        Command::ModeSense(sense) => mode_sense(disk, &sense, out)?,
+        Command::LogSense { page, first, .. } => log::put(page, first, room, out)?,
         Command::Reserve if disk.nexus.reserve() => return Ok(false),
         Command::Reserve => return Err(Ended::Status(wire::scsi::Status::RESERVATION_CONFLICT)),
         Command::Release => {
@@ -196,22 +227,23 @@ fn traits(disk: &Disk) -> Traits {
         limits,
         has_volatile_cache: disk.nexus.mode().write_cache,
         is_thin: true,
-        threshold_exponent: 0,
+        threshold_exponent: log::SET_EXPONENT,
     }
 }
 
+/// The thresholds of the pool's warnings.
+pub(super) fn thresholds(room: &log::Room) -> [Threshold; WARNING_PERCENTS.len()] {
+    WARNING_PERCENTS.map(|percent| Threshold { sets: room.percent(percent) })
+}
+
 /// The unit, as mode pages tell it.
-pub(super) fn mode_unit(disk: &Disk) -> mode::Unit<'static> {
+pub(super) fn mode_unit<'t>(disk: &Disk, thresholds: &'t [Threshold]) -> mode::Unit<'t> {
     mode::Unit {
         blocks: disk.blocks(),
         block_bytes: SECTOR_BYTES,
         is_protected: disk.is_protected(),
         obeys_fua: true,
         state: disk.nexus.mode(),
-        thresholds: &[],
+        thresholds,
     }
-}
-
-fn mode_sense(disk: &Disk, sense: &ModeSense, out: &mut Vec<u8>) -> Result<(), Sense> {
-    mode::put_sense(sense, &mode_unit(disk), out)
 }

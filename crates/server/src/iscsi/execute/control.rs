@@ -7,15 +7,17 @@ use wire::iscsi::negotiation::Answer;
 use wire::iscsi::text::{self, SendTargets};
 use wire::iscsi::{
     LogoutReason, LogoutResponse, LogoutResult, NopOut, Numbers, RejectReason, Tag, TaskFunction,
-    TaskRequest, TaskResponse, TaskResult, TextRequest, TextResponse,
+    TaskRequest, TaskResponse, TaskResult, TextRequest, TextResponse, names,
 };
-use wire::scsi::Code;
+use wire::scsi::{Code, Lun};
 
 use super::super::answer::Ended;
 use super::super::asked::Write;
-use super::super::check::UNIT;
+use super::super::disks::Disk;
 use super::super::session::Core;
+use super::super::targets::{Listing, may_know};
 use super::super::task::{Function, FunctionEnd};
+use super::super::unit::Aborted;
 use super::Step;
 use crate::serving::Group;
 
@@ -46,38 +48,45 @@ impl Core {
             self.sender.task_response(&response(TaskResult::REJECTED));
             return Step::Done;
         }
-        if request.lun.number() != UNIT.number() && !is_for_all(request.function) {
+        let is_for_all = is_for_all(request.function);
+        let disk = self.disks.at(request.lun);
+        if disk.is_none() && !is_for_all {
             self.sender.task_response(&response(TaskResult::NO_LUN));
             return Step::Done;
         }
-        let nexus = &self.disk().nexus;
-        let mut tags: Vec<Tag> = self.tasks.all.keys().copied().collect();
-        let mut others = None;
-        match request.function {
-            TaskFunction::ABORT_TASK => tags = vec![request.referenced_tag],
-            TaskFunction::ABORT_TASK_SET => {}
-            TaskFunction::CLEAR_TASK_SET => {
-                nexus.tell_others(Code::COMMANDS_CLEARED);
-                others = Some(nexus.abort_others(|_| true));
+        let unit = request.lun.number().filter(|_| !is_for_all);
+        let mut tags = self.tasks.of(unit);
+        let others = match request.function {
+            TaskFunction::ABORT_TASK => {
+                // That of another unit is none here; of one that is not known the answer may be on
+                // its way.
+                let wanted = request.referenced_tag;
+                let is_elsewhere = self.tasks.all.contains_key(&wanted) && !tags.contains(&wanted);
+                tags = if is_elsewhere { Vec::new() } else { vec![wanted] };
+                None
             }
-            TaskFunction::LUN_RESET => {
-                nexus.reset(Code::DEVICE_RESET);
-                others = Some(nexus.abort_others(|_| true));
-            }
+            TaskFunction::ABORT_TASK_SET => None,
+            TaskFunction::CLEAR_TASK_SET => disk.map(|disk| {
+                disk.nexus.tell_others(Code::COMMANDS_CLEARED);
+                disk.nexus.abort_others(|_| true)
+            }),
+            TaskFunction::LUN_RESET => disk.map(|disk| {
+                disk.nexus.reset(Code::DEVICE_RESET);
+                disk.nexus.abort_others(|_| true)
+            }),
             TaskFunction::TARGET_WARM_RESET | TaskFunction::TARGET_COLD_RESET => {
-                nexus.reset(Code::BUS_RESET);
-                others = Some(nexus.abort_others(|_| true));
+                Some(self.reset_all())
             }
             _ => {
                 self.sender.task_response(&response(TaskResult::NOT_SUPPORTED));
                 return Step::Done;
             }
-        }
+        };
         // One that is not known was answered, or never came.
         let is_single = request.function == TaskFunction::ABORT_TASK;
         if !is_single {
             // Answers that were not sent yet are not wanted either.
-            self.sender.stop_sending_all();
+            self.sender.stop_sending_of(unit);
         }
         let is_known = self.abort(&tags);
         let result = match is_single && is_known.is_none() {
@@ -119,12 +128,26 @@ impl Core {
         waits_for
     }
 
-    /// Another session has all tasks of this one aborted; the number of that time.
-    pub(in super::super) fn abort_all(&mut self, number: u64) {
-        let tags: Vec<Tag> = self.tasks.all.keys().copied().collect();
-        self.sender.stop_sending_all();
+    /// Resets all units; ready when nothing of other sessions is under way on them.
+    fn reset_all(&self) -> Aborted {
+        let reset = |disk: &Disk| {
+            disk.nexus.reset(Code::BUS_RESET);
+            disk.nexus.abort_others(|_| true)
+        };
+        let others: Vec<Aborted> = self.disks.iter().map(reset).collect();
+        Box::pin(async move {
+            for other in others {
+                other.await;
+            }
+        })
+    }
+
+    /// Another session has all tasks of a unit aborted; the number of that time.
+    pub(in super::super) fn abort_all(&mut self, unit: u16, number: u64) {
+        let tags = self.tasks.of(Some(unit));
+        self.sender.stop_sending_of(Some(unit));
         let waits_for = self.abort(&tags).unwrap_or_default();
-        let end = FunctionEnd::Told(number);
+        let end = FunctionEnd::Told(unit, number);
         self.tasks.functions.push(Function { end, waits_for, waits_for_others: false });
         self.settle(|_| {});
     }
@@ -147,7 +170,9 @@ impl Core {
         for end in self.tasks.settled(settle) {
             match end {
                 FunctionEnd::Response(response) => self.sender.task_response(&response),
-                FunctionEnd::Told(number) => self.disk().nexus.aborted(number),
+                FunctionEnd::Told(unit, number) => {
+                    self.disk(Lun::from_number(unit)).nexus.aborted(number);
+                }
             }
         }
     }
@@ -176,10 +201,12 @@ impl Core {
 
     pub(super) fn text(&mut self, request: &TextRequest, pdu: &Pdu<'_>) {
         // The rest of an answer is asked for by a request without text.
-        if request.transfer_tag != Tag::NONE && pdu.data.is_empty() && !self.text.is_empty() {
+        let goes_on = !self.text.is_empty() || self.listing.is_some();
+        if request.transfer_tag != Tag::NONE && pdu.data.is_empty() && goes_on {
             return self.send_text(request);
         }
         self.text.clear();
+        self.listing = None;
         if request.continues || request.transfer_tag != Tag::NONE {
             // No question is as long as that.
             return self.reject(RejectReason::NOT_SUPPORTED, pdu);
@@ -203,10 +230,11 @@ impl Core {
 
     /// Sends as much of the text as the initiator takes at once.
     fn send_text(&mut self, request: &TextRequest) {
+        self.go_on_listing();
         let length = self.text.len().min(self.sender.segment_bytes());
         let rest = self.text.split_off(length);
         let part = std::mem::replace(&mut self.text, rest);
-        let is_last = self.text.is_empty();
+        let is_last = self.text.is_empty() && self.listing.is_none();
         let transfer_tag = if is_last { Tag::NONE } else { self.next_transfer() };
         let response = TextResponse {
             is_final: is_last && request.is_final,
@@ -219,24 +247,39 @@ impl Core {
         self.sender.text_response(&response, &part);
     }
 
-    fn name_targets(&self, question: &SendTargets<'_>, out: &mut Vec<u8>) {
+    /// Makes the next part of a list of all targets.
+    fn go_on_listing(&mut self) {
+        let (Some(asker), Some(listing)) = (&self.asker, &mut self.listing) else { return };
         let address = self.address.map(|address| address.to_string());
         let portals: Vec<(&str, u16)> = address.iter().map(|a| (a.as_str(), 1)).collect();
-        let own = self.disk.as_ref().map(|disk| disk.identity.target.as_str());
+        // One more byte than is sent: the last part is known to be that.
+        let bytes = self.sender.segment_bytes() + 1;
+        listing.put((&self.context, asker), &portals, bytes, &mut self.text);
+        if listing.is_over() {
+            self.listing = None;
+        }
+    }
+
+    fn name_targets(&mut self, question: &SendTargets<'_>, out: &mut Vec<u8>) {
+        let address = self.address.map(|address| address.to_string());
+        let portals: Vec<(&str, u16)> = address.iter().map(|a| (a.as_str(), 1)).collect();
+        let own = self.target.as_deref();
         match question {
-            SendTargets::All if own.is_none() => {
-                for name in &self.presents {
-                    text::put_target(name, &portals, out);
-                }
-            }
+            // It is made when it is sent.
+            SendTargets::All if own.is_none() => self.listing = Some(Listing::begin()),
             SendTargets::All => text::put("SendTargets", "Reject", out),
             SendTargets::This => {
                 if let Some(own) = own {
                     text::put_target(own, &portals, out);
                 }
             }
+            SendTargets::Named(name) if names::fold(name).is_err() => {
+                text::put("SendTargets", "Reject", out);
+            }
             SendTargets::Named(name) => {
-                let is_known = own == Some(*name) || self.presents.iter().any(|p| p == name);
+                let asker = self.asker.as_ref();
+                let is_known = own == Some(*name)
+                    || asker.is_some_and(|asker| may_know(&self.context, asker, name));
                 if is_known {
                     text::put_target(name, &portals, out);
                 }

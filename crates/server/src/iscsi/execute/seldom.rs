@@ -1,16 +1,18 @@
 //! Commands that are seldom and mostly jobs: zeros and patterns, comparisons, what is stored where.
 
+use std::sync::Arc;
+
 use volume::Extent;
 use wire::iscsi::Tag;
 use wire::scsi::command::{ByteCheck, Range};
 use wire::scsi::lba_status::{self, LbaStatus, Provisioning};
-use wire::scsi::{Code, Sense, SenseKey, mode, unmap};
+use wire::scsi::{Code, Lun, Sense, SenseKey, mode, unmap};
 
 use super::super::SECTOR_BYTES;
 use super::super::answer::{Ended, failure};
 use super::super::asked::{Write, kind};
 use super::super::session::Core;
-use super::commands::mode_unit;
+use super::commands::{mode_unit, thresholds};
 use super::transfer::{Payload, offset};
 use super::{Received, Step};
 use crate::buffers::{Chain, Purpose};
@@ -32,15 +34,15 @@ impl Core {
     pub(super) fn zero(&mut self, received: &Received, range: &Range) -> Step {
         self.goes_on(received);
         let write = self.zeros_of(received, offset(range), bytes(range.blocks));
-        self.start_write(What::Zeros(write));
+        self.start_write(write.lun, What::Zeros(write));
         Step::Done
     }
 
     fn zeros_of(&self, received: &Received, offset: u64, length_bytes: u64) -> Write {
-        let disk = self.disk();
-        let is_durable = !disk.nexus.mode().write_cache;
+        let (tag, lun) = (received.tag(), received.request.lun);
+        let is_durable = !self.disk(lun).nexus.mode().write_cache;
         let kind = kind(&received.command);
-        Write { tag: received.tag(), kind, offset, length_bytes, is_durable }
+        Write { tag, lun, kind, offset, length_bytes, is_durable }
     }
 
     /// One block, again and again.
@@ -68,7 +70,7 @@ impl Core {
         }
         self.goes_on(received);
         let write = self.zeros_of(received, offset(range), length_bytes);
-        self.start_write(What::Repeated(write, pattern));
+        self.start_write(write.lun, What::Repeated(write, pattern));
         Step::Done
     }
 
@@ -78,7 +80,7 @@ impl Core {
             Ok(ranges) => ranges,
             Err(sense) => return self.finish(received, sense.into()),
         };
-        let blocks = self.disk().blocks();
+        let blocks = self.disk(received.request.lun).blocks();
         for range in &ranges {
             if range.lba.checked_add(range.blocks.into()).is_none_or(|end| end > blocks) {
                 return self.finish(received, Sense::lba_out_of_range(range.lba).into());
@@ -97,17 +99,24 @@ impl Core {
         let first = rest.pop().expect("there is one");
         self.goes_on(received);
         self.tasks.all.get_mut(&received.tag()).expect("it goes on").rest = rest;
-        self.start_write(What::Zeros(first));
+        self.start_write(first.lun, What::Zeros(first));
         Step::Done
     }
 
     /// Changes the unit's mode.
-    pub(super) fn mode_select(&mut self, is_ten: bool, list_bytes: u32, list: &[u8]) -> Ended {
-        let disk = self.disk.as_mut().expect("a command has a disk");
+    pub(super) fn mode_select(
+        &self,
+        lun: Lun,
+        is_ten: bool,
+        list_bytes: u32,
+        list: &[u8],
+    ) -> Ended {
+        let disk = self.disk(lun);
         if list.len() < list_bytes as usize {
             return Sense::illegal(Code::PARAMETER_LIST_LENGTH).into();
         }
-        let unit = mode_unit(disk);
+        let thresholds = thresholds(&self.context.thin.room());
+        let unit = mode_unit(disk, &thresholds);
         match mode::select(is_ten, list, &unit) {
             Ok(state) => {
                 disk.nexus.set_mode(unit.state, state);
@@ -120,7 +129,8 @@ impl Core {
     /// Reads a range, to see that it can be read: a job of a task that is there.
     pub(super) fn verify_medium(&mut self, tag: Tag, range: &Range) {
         let (start, length) = (offset(range), bytes(range.blocks));
-        let export = self.export();
+        let Some(task) = self.tasks.all.get(&tag) else { return };
+        let export = self.export(task.received.request.lun);
         self.start(Kind::Look, Counts::one(RequestKind::Other), move |out| {
             let mut read = vec![0; STEP_BYTES];
             let mut at = 0;
@@ -154,7 +164,8 @@ impl Core {
             _ => expected.len() as u64,
         };
         self.goes_on(received);
-        let (export, tag, start) = (self.export(), received.tag(), offset(&range));
+        let export = self.export(received.request.lun);
+        let (tag, start) = (received.tag(), offset(&range));
         self.start(Kind::Look, Counts::one(RequestKind::Other), move |out| {
             out.add(tag, compared(&*export, start, length, &expected, is_block))
         });
@@ -164,8 +175,8 @@ impl Core {
     /// Tells which blocks are stored, and which only read as zeros.
     pub(super) fn lba_status(&mut self, received: &Received, lba: u64, allocated: u32) -> Step {
         self.goes_on(received);
-        let blocks = self.disk().blocks();
-        let (export, tag) = (self.export(), received.tag());
+        let disk = self.disk(received.request.lun);
+        let (blocks, export, tag) = (disk.blocks(), Arc::clone(&disk.export), received.tag());
         let limit = lba_status::descriptors_within(allocated).min(STATUSES_MAX);
         self.start(Kind::Look, Counts::one(RequestKind::Other), move |out| {
             let start = lba * u64::from(SECTOR_BYTES);

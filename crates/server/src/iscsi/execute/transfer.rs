@@ -5,7 +5,7 @@ use wire::iscsi::frame::Pdu;
 use wire::iscsi::{DataOut, Numbers, ReadyToTransfer, Tag};
 use wire::scsi::command::{Movement, Range};
 use wire::scsi::reservations::{OutAction, OutList};
-use wire::scsi::{Code, Command, Sense, SenseKey, Status};
+use wire::scsi::{Code, Command, Lun, Sense, SenseKey, Status};
 
 use super::super::SECTOR_BYTES;
 use super::super::answer::Ended;
@@ -57,14 +57,20 @@ impl Core {
         data: &'b [u8],
         group: &mut Group<'b, Write>,
     ) -> Step {
+        if !self.write_others(received.request.lun, group) {
+            return Step::Wait;
+        }
         let Movement::Out(wanted) = received.command.movement(SECTOR_BYTES) else {
             return self.carry_out(received, group);
         };
-        let mut kept = wanted.min(received.sends().into()) as usize;
+        let kept = wanted.min(received.sends().into()) as usize;
         let at = received.command.range().map_or(0, |range| offset(&range));
         if received.command.range().is_some() {
-            // A part of a block is not written.
-            kept -= kept % SECTOR_BYTES as usize;
+            // A part of a block is not written, and what was not is not acknowledged.
+            if !kept.is_multiple_of(SECTOR_BYTES as usize) {
+                return self
+                    .finish(received, Sense::illegal(Code::INVALID_INFORMATION_UNIT).into());
+            }
         } else if kept > LIST_BYTES_MAX {
             return self.finish(received, Sense::illegal(Code::PARAMETER_LIST_LENGTH).into());
         }
@@ -150,6 +156,9 @@ impl Core {
             Arrived::Wrong(sense) => self.ended(tag, sense.into()),
             Arrived::Burst if incoming.is_whole() => {
                 let received = task.received;
+                if !self.write_others(received.request.lun, group) {
+                    return Step::Wait;
+                }
                 let own = self.tasks.take_data(tag).expect("it is all here");
                 // It has a task already.
                 let step = self.carry_out_with(&received, Payload::Own(own), group);
@@ -167,6 +176,7 @@ impl Core {
         payload: Payload<'b>,
         group: &mut Group<'b, Write>,
     ) -> Step {
+        let lun = received.request.lun;
         match received.command {
             Command::Write(transfer) => {
                 let write = self.write_of(received, &transfer.range, payload.len(), transfer.fua);
@@ -185,10 +195,10 @@ impl Core {
             Command::OrWrite(transfer) => self.or_write(received, &transfer, payload),
             Command::Unmap { .. } => self.unmap(received, &payload.list()),
             Command::ModeSelect { is_ten, list_bytes } => {
-                let had_cache = self.disk().nexus.mode().write_cache;
-                match self.mode_select(is_ten, list_bytes, &payload.list()) {
+                let had_cache = self.disk(lun).nexus.mode().write_cache;
+                match self.mode_select(lun, is_ten, list_bytes, &payload.list()) {
                     // Nobody flushes any more: what was written before is flushed now.
-                    Ended::Good if had_cache && !self.disk().nexus.mode().write_cache => {
+                    Ended::Good if had_cache && !self.disk(lun).nexus.mode().write_cache => {
                         self.synchronize(received)
                     }
                     ended => self.finish(received, ended),
@@ -197,12 +207,12 @@ impl Core {
             Command::PersistentReserveOut { action, kind, list_bytes } => {
                 let changed = OutList::decode(list_bytes, &payload.list())
                     .map_err(Ended::from)
-                    .and_then(|list| self.disk().nexus.change_reservations(action, kind, &list));
+                    .and_then(|list| self.disk(lun).nexus.change_reservations(action, kind, &list));
                 match changed {
                     Ok(preempted) if action == OutAction::PreemptAndAbort => {
                         // Nothing of theirs lands after the answer.
-                        let others =
-                            self.disk().nexus.abort_others(|port| preempted.contains(port));
+                        let nexus = &self.disk(lun).nexus;
+                        let others = nexus.abort_others(|port| preempted.contains(port));
                         self.goes_on(received);
                         self.awaited.push((received.tag(), others));
                         Step::Done
@@ -244,13 +254,14 @@ impl Core {
     }
 
     fn write_of(&self, received: &Received, range: &Range, length: usize, fua: bool) -> Write {
-        let disk = self.disk();
+        let lun = received.request.lun;
         Write {
             tag: received.tag(),
+            lun,
             kind: kind(&received.command),
             offset: offset(range),
             length_bytes: length as u64,
-            is_durable: fua || !disk.nexus.mode().write_cache,
+            is_durable: fua || !self.disk(lun).nexus.mode().write_cache,
         }
     }
 
@@ -279,13 +290,13 @@ impl Core {
             },
         };
         self.goes_on(received);
-        self.start_write(What::Payload(write, own));
+        self.start_write(write.lun, What::Payload(write, own));
         Step::Done
     }
 
-    pub(super) fn start_write(&mut self, what: What<Write>) {
+    pub(super) fn start_write(&mut self, lun: Lun, what: What<Write>) {
         self.tally.jobs += 1;
-        let writing = Writing::new(&self.export(), what);
+        let writing = Writing::new(&self.export(lun), what);
         self.jobs.write(0, writing);
     }
 }

@@ -1,6 +1,7 @@
 //! Commands that change what they find: COMPARE AND WRITE, ORWRITE. Each change is made while
 //! nobody else writes there, over other front ends either.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use volume::{ErrorKind, Lack, RoomWait, Updated};
@@ -96,9 +97,11 @@ impl Core {
             Ok(own) => own,
             Err(step) => return step,
         };
-        let is_durable = transfer.fua || !self.disk().nexus.mode().write_cache;
+        let disk = self.disk(received.request.lun);
+        let is_durable = transfer.fua || !disk.nexus.mode().write_cache;
+        let export = Arc::clone(&disk.export);
         self.goes_on(received);
-        let (export, tag, goes_on) = (self.export(), received.tag(), self.jobs.goes_on());
+        let (tag, goes_on) = (received.tag(), self.jobs.goes_on());
         self.start(Kind::Change, Counts::one(RequestKind::Write), move |out| {
             if !goes_on() {
                 return 0;

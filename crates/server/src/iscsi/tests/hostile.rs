@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use wire::iscsi::{Digests, Request, Response, encode};
+use wire::iscsi::{Digests, Request, Residual, Response, encode};
 
 use super::initiator::{Initiator, Rig};
 
@@ -94,4 +94,22 @@ fn a_write_cut_anywhere_writes_nothing_or_all() {
     probe.socket.write_all(&whole).expect("sent");
     assert_eq!(probe.status(), (2, 0));
     assert!(rig.disk.bytes.lock()[..4096].iter().all(|&byte| byte == 7));
+}
+
+#[test]
+fn less_data_than_a_block_is_refused_and_not_acknowledged() {
+    let rig = Rig::new();
+    let mut initiator = rig.initiator(1);
+    let cdb = [0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+    for (length, wanted) in [(200, 312), (511, 1)] {
+        initiator.command(2, &cdb, 0, &vec![7; length]);
+        match initiator.receive() {
+            Some((Response::Command(response), data)) => {
+                assert_eq!((data[4] & 0xf, data[14], data[15]), (5, 0x0e, 3));
+                assert_eq!(response.residual, Residual::Overflow(wanted));
+            }
+            other => panic!("no response: {other:?}"),
+        }
+    }
+    assert!(rig.disk.bytes.lock()[..512].iter().all(|&byte| byte == 0));
 }

@@ -5,6 +5,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use volume::TargetInfo;
 use wire::iscsi::frame::Frame;
 use wire::iscsi::{
     CommandRequest, Digests, Isid, LoginRequest, LoginResponse, LoginStatus, LogoutReason,
@@ -21,6 +23,9 @@ use crate::serving::{DataThreads, Limits, Listeners, Serving};
 pub(super) struct Rig {
     pub(super) address: SocketAddr,
     pub(super) disk: Arc<Disk>,
+    pub(super) other: Arc<Disk>,
+    /// Targets of several units.
+    pub(super) made: Arc<Mutex<Vec<TargetInfo>>>,
     pub(super) target: String,
     pub(super) context: Arc<IscsiContext>,
     server: Option<DataThreads>,
@@ -38,7 +43,8 @@ impl Rig {
 
     fn with(change: impl FnOnce(&mut IscsiContext)) -> Rig {
         let exports = MemoryExports::default();
-        let disk = Arc::clone(&exports.disk);
+        let (disk, other) = (Arc::clone(&exports.disk), Arc::clone(&exports.other));
+        let made = Arc::clone(&exports.made);
         let serving = Serving {
             exports: Arc::new(exports),
             attachments: Arc::new(Attachments::default()),
@@ -59,7 +65,7 @@ impl Rig {
         let front_end = Arc::clone(&context) as Arc<_>;
         let listeners = Listeners { front_end, unix: Vec::new(), tcp: vec![listener] };
         let server = DataThreads::start(2, vec![listeners]).expect("start");
-        Rig { address, disk, target, context, server: Some(server) }
+        Rig { address, disk, other, made, target, context, server: Some(server) }
     }
 
     /// An initiator that is logged in, from a port of that number.
@@ -76,6 +82,7 @@ impl Rig {
 impl Drop for Rig {
     fn drop(&mut self) {
         self.disk.open_gate();
+        self.other.open_gate();
         self.server.take().expect("stopped once").stop();
     }
 }
@@ -85,6 +92,8 @@ pub(super) struct Initiator {
     pub(super) cmd_sn: Serial,
     pub(super) isid: Isid,
     pub(super) tsih: u16,
+    /// The unit that commands go to.
+    pub(super) lun: Lun,
 }
 
 impl Initiator {
@@ -93,7 +102,7 @@ impl Initiator {
         socket.set_nodelay(true).expect("set");
         socket.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
         let isid = Isid([0x80, 0, 0, 0, 0, port]);
-        Initiator { socket, cmd_sn: Serial(0xffff_fffe), isid, tsih: 0 }
+        Initiator { socket, cmd_sn: Serial(0xffff_fffe), isid, tsih: 0, lun: Lun(0) }
     }
 
     pub(super) fn send(&mut self, request: &Request, data: &[u8]) {
@@ -180,7 +189,7 @@ impl Initiator {
             reads: reads > 0,
             writes: writes > 0,
             attribute: TaskAttribute::Simple,
-            lun: Lun(0),
+            lun: self.lun,
             task_tag: Tag(tag),
             expected_bytes: reads.max(writes as u32),
             cmd_sn: self.cmd_sn,
@@ -194,7 +203,7 @@ impl Initiator {
         let request = TaskRequest {
             immediate: true,
             function,
-            lun: Lun(0),
+            lun: self.lun,
             task_tag: Tag(tag),
             referenced_tag: Tag(referenced),
             cmd_sn: self.cmd_sn,
@@ -230,6 +239,24 @@ impl Initiator {
             other => panic!("no answer to a logout: {other:?}"),
         }
         assert!(self.receive().is_none(), "its connection ends");
+    }
+
+    /// The sense key and code of the next SCSI response, which has some.
+    pub(super) fn sense(&mut self) -> (u8, u8, u8) {
+        match self.receive() {
+            Some((Response::Command(response), data)) if response.status.0 == 2 => {
+                (data[4] & 0xf, data[14], data[15])
+            }
+            other => panic!("no sense: {other:?}"),
+        }
+    }
+
+    /// The data of the next answer, which has some.
+    pub(super) fn data(&mut self) -> Vec<u8> {
+        match self.receive() {
+            Some((Response::DataIn(_), data)) => data,
+            other => panic!("no data: {other:?}"),
+        }
     }
 
     /// The tag and status of the next SCSI response.

@@ -2,7 +2,8 @@
 
 use std::io::Read;
 
-use volume::{Access, Credential, Secret};
+use units::WallTime;
+use volume::{Access, Credential, Secret, TargetInfo};
 use wire::iscsi::chap::{self, Algorithm, Challenge};
 use wire::iscsi::text::{self, Pair};
 use wire::iscsi::{LoginStatus, Request, Response, Serial, Stage, Tag, TextRequest};
@@ -154,7 +155,12 @@ fn nobody_gets_round_chap() {
 
 /// The targets that a discovery session is told.
 fn discovered(initiator: &mut Initiator) -> String {
-    let request = TextRequest {
+    pages(initiator).concat()
+}
+
+/// The parts of the answer to an initiator that asks for all targets.
+fn pages(initiator: &mut Initiator) -> Vec<String> {
+    let mut request = TextRequest {
         immediate: true,
         is_final: true,
         continues: false,
@@ -166,10 +172,53 @@ fn discovered(initiator: &mut Initiator) -> String {
     };
     let mut question = Vec::new();
     text::put("SendTargets", "All", &mut question);
-    initiator.send(&Request::Text(request), &question);
-    match initiator.receive() {
-        Some((Response::Text(_), data)) => String::from_utf8(data).expect("a text"),
-        other => panic!("no answer: {other:?}"),
+    let mut pages = Vec::new();
+    loop {
+        initiator.send(&Request::Text(request), &question);
+        let Some((Response::Text(response), data)) = initiator.receive() else {
+            panic!("no answer");
+        };
+        assert_eq!(response.is_final, !response.continues);
+        pages.push(String::from_utf8(data).expect("a text"));
+        if response.is_final {
+            return pages;
+        }
+        request.transfer_tag = response.transfer_tag;
+        question.clear();
+    }
+}
+
+#[test]
+fn all_targets_are_named_however_many_there_are() {
+    const COUNT: usize = 12_000;
+    let rig = Rig::new();
+    let mut initiator = Initiator::new(rig.address, 9);
+    let discovery = [NAME, ("SessionType", "Discovery")];
+    assert_eq!(initiator.log_in_with(&discovery), LoginStatus::SUCCESS);
+    // Of one page exactly, and one byte more or less, none is left out nor told twice.
+    for count in [0, 1, 2, 63, 64, 65, 127, 128, COUNT] {
+        let made = |number: usize| TargetInfo {
+            id: number as u64,
+            name: format!("t{number:05}"),
+            created: WallTime::from_nanos(0),
+            units: Vec::new(),
+            retired: Vec::new(),
+            access: match number % 5 {
+                3 => Access { allow: vec!["iqn.other".to_owned()], ..Access::default() },
+                _ => Access::default(),
+            },
+        };
+        *rig.made.lock() = (0..count).map(made).collect();
+        let pages = pages(&mut initiator);
+        assert!(pages.iter().all(|page| page.len() <= 8192), "what an initiator takes");
+        let whole = pages.concat();
+        let told: Vec<&str> =
+            whole.split('\0').filter_map(|pair| pair.strip_prefix("TargetName=")).collect();
+        let may = |number: &usize| number % 5 != 3;
+        let mut wanted = vec![rig.target.clone()];
+        let names = (0..count).filter(may).map(|number| format!("t{number:05}"));
+        wanted.extend(names.map(|name| rig.context.targets.name_of(&name).expect("a name")));
+        assert_eq!(told, wanted, "{count}");
     }
 }
 

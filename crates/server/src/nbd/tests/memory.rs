@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use units::Seq;
-use volume::{Access, Error, ErrorKind, Extent, Lack, Result, RoomWait, WriteOp, Written};
+use volume::{
+    Access, Error, ErrorKind, Extent, Lack, Result, RoomWait, TargetInfo, WriteOp, Written,
+};
 
 use super::rig::DISK;
 use crate::attach::{Part, VolumeId};
@@ -16,10 +18,16 @@ use crate::serving::{Changes, Export, Exports, Listed, OpenError, Stretch};
 pub(crate) const SIZE: u64 = 64 << 20;
 const BLOCK: usize = 4096;
 
-/// A disk in memory, `disk`, and the read-only `disk@past`.
+/// The number of the volume `other`.
+pub(crate) const OTHER: VolumeId = 2;
+
+/// A disk in memory, `disk`, and the read-only `disk@past`; the units of targets may be `other` as
+/// well.
 #[derive(Default)]
 pub(crate) struct MemoryExports {
     pub(crate) disk: Arc<Disk>,
+    pub(crate) other: Arc<Disk>,
+    pub(crate) made: Arc<Mutex<Vec<TargetInfo>>>,
 }
 
 /// The state of the disk.
@@ -126,14 +134,31 @@ impl Exports for MemoryExports {
     fn open(&self, name: &str) -> std::result::Result<Arc<dyn Export>, OpenError> {
         let disk = Arc::clone(&self.disk);
         match name {
-            "" | "disk" => Ok(Arc::new(Memory { disk, is_past: false })),
-            "disk@past" => Ok(Arc::new(Memory { disk, is_past: true })),
+            "" | "disk" => Ok(Arc::new(Memory { disk, is_past: false, volume: DISK })),
+            "disk@past" => Ok(Arc::new(Memory { disk, is_past: true, volume: DISK })),
             other => Err(OpenError::new(format!("no volume `{other}`; try disk"))),
         }
     }
 
     fn presents(&self) -> Vec<Arc<dyn Export>> {
-        vec![Arc::new(Memory { disk: Arc::clone(&self.disk), is_past: false })]
+        vec![Arc::new(Memory { disk: Arc::clone(&self.disk), is_past: false, volume: DISK })]
+    }
+
+    fn open_unit(
+        &self,
+        volume: VolumeId,
+        moment: Option<Seq>,
+    ) -> std::result::Result<Arc<dyn Export>, OpenError> {
+        let disk = match volume {
+            DISK => Arc::clone(&self.disk),
+            OTHER => Arc::clone(&self.other),
+            _ => return Err(OpenError::new("it was deleted")),
+        };
+        Ok(Arc::new(Memory { disk, is_past: moment.is_some(), volume }))
+    }
+
+    fn targets(&self) -> Vec<TargetInfo> {
+        self.made.lock().clone()
     }
 
     fn list(&self, limit: usize) -> Vec<Listed> {
@@ -148,6 +173,7 @@ impl Exports for MemoryExports {
 struct Memory {
     disk: Arc<Disk>,
     is_past: bool,
+    volume: VolumeId,
 }
 
 fn range(offset: u64, length: usize) -> std::ops::Range<usize> {
@@ -156,7 +182,11 @@ fn range(offset: u64, length: usize) -> std::ops::Range<usize> {
 
 impl Export for Memory {
     fn name(&self) -> &str {
-        if self.is_past { "disk@past" } else { "disk" }
+        match (self.volume, self.is_past) {
+            (OTHER, _) => "other",
+            (_, true) => "disk@past",
+            (_, false) => "disk",
+        }
     }
 
     fn description(&self) -> String {
@@ -164,7 +194,7 @@ impl Export for Memory {
     }
 
     fn part_of(&self) -> (VolumeId, Part) {
-        (DISK, if self.is_past { Part::Past } else { Part::Present })
+        (self.volume, if self.is_past { Part::Past } else { Part::Present })
     }
 
     fn is_served(&self) -> bool {

@@ -1,0 +1,143 @@
+//! iSCSI targets of several units: list, create, change, delete.
+
+use api::{
+    API_PREFIX, ChangeMadeTarget, CreateTarget, ForceQuery, MadeTarget, NewLun, ProblemKind,
+};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use volume::{AccessChange, TargetChange, UnitSpec, UnitsSpec};
+
+use super::answer::{Answer, Refusal};
+use super::ask::{Asked, Body, Named, some_change};
+use super::context::{Context, moment};
+use super::targets::{allowed, credential};
+use super::together::group_moment;
+use super::volumes::{Made, made};
+
+/// Lists the iSCSI targets that were made of several units, by name.
+#[utoipa::path(get, path = "/made-targets", tag = "targets",
+    responses((status = 200, description = "The targets", body = [MadeTarget])))]
+pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<MadeTarget>>> {
+    let targets = |context: &Context| {
+        let targets = context.pool().targets().into_iter();
+        Ok(targets.map(|target| context.nbd().made_target(target)).collect())
+    };
+    context.engine(targets).await.map(Json)
+}
+
+/// Makes an iSCSI target of several units.
+#[utoipa::path(post, path = "/made-targets", tag = "targets", request_body = CreateTarget,
+    responses(
+        (status = 201, body = MadeTarget, headers(("Location" = String))),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The name is taken", body = api::Problem,
+            content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn create(
+    State(context): State<Context>,
+    Body(body): Body<CreateTarget>,
+) -> Answer<Made<MadeTarget>> {
+    let CreateTarget { name, luns, group, at, chap, mutual, allow } = body;
+    let units = match (group, luns) {
+        (Some(group), luns) if luns.is_empty() => {
+            UnitsSpec::Group(group, at.as_deref().map(group_moment).transpose()?)
+        }
+        (None, luns) if at.is_none() => UnitsSpec::Each(specs(&luns)?),
+        _ => return Err(Refusal::malformed("give luns, or a group and its moment", None)),
+    };
+    let access = AccessChange {
+        chap: chap.map(|chap| credential(Some(chap))).transpose()?,
+        mutual: mutual.map(|mutual| credential(Some(mutual))).transpose()?,
+        allow: allow.map(allowed).transpose()?,
+    };
+    context
+        .engine(move |context| {
+            let target = context.pool().create_target(&name, &units, &access)?;
+            let place = format!("{API_PREFIX}/made-targets/{name}");
+            Ok(made(place, context.nbd().made_target(target)))
+        })
+        .await
+}
+
+fn specs(luns: &[NewLun]) -> Answer<Vec<UnitSpec>> {
+    let spec = |lun: &NewLun| {
+        let at = lun.at.as_deref().map(moment).transpose()?;
+        Ok(UnitSpec { number: lun.lun, volume: lun.volume.clone(), moment: at })
+    };
+    luns.iter().map(spec).collect()
+}
+
+/// Refuses what would take units from sessions, unless it is forced.
+fn refuse_sessions(context: &Context, name: &str, force: bool) -> Answer<()> {
+    let sessions = context.nbd().sessions_on(name);
+    if force || sessions.is_empty() {
+        return Ok(());
+    }
+    let who: Vec<&str> = sessions.iter().map(|session| &*session.initiator).collect();
+    let text = format!("initiators are logged in to {name}: {}", who.join(", "));
+    Err(Refusal::new(ProblemKind::Busy, text)
+        .with_hint("log them out, or force it (--force, ?force=true)"))
+}
+
+/// Changes the units of a made target, or who may log in. Units appear in sessions that are there;
+/// one that is taken out is for good, and refused while there are sessions, unless it is forced.
+#[utoipa::path(patch, path = "/made-targets/{target}", tag = "targets",
+    request_body = ChangeMadeTarget,
+    params(("target" = String, Path, description = "Name of the target")),
+    responses(
+        (status = 200, body = MadeTarget),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "Initiators are logged in", body = api::Problem,
+            content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn change(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Body(body): Body<ChangeMadeTarget>,
+) -> Answer<Json<MadeTarget>> {
+    some_change(&ChangeMadeTarget { force: false, ..body.clone() })?;
+    let access = AccessChange {
+        chap: body.chap.map(credential).transpose()?,
+        mutual: body.mutual.map(credential).transpose()?,
+        allow: body.allow.map(allowed).transpose()?,
+    };
+    let change = TargetChange { access, add: specs(&body.add)?, remove: body.remove };
+    let changed = move |context: &Context| {
+        context.pool().target(&name)?;
+        if !change.remove.is_empty() {
+            refuse_sessions(context, &name, body.force)?;
+        }
+        let target = context.pool().change_target(&name, &change)?;
+        context.nbd().tell_of_targets();
+        Ok(context.nbd().made_target(target))
+    };
+    context.engine(changed).await.map(Json)
+}
+
+/// Deletes a made target; its volumes stay. Refused while there are sessions, unless it is forced:
+/// then they are asked to log out.
+#[utoipa::path(delete, path = "/made-targets/{target}", tag = "targets",
+    params(("target" = String, Path, description = "Name of the target"), ForceQuery),
+    responses(
+        (status = 204),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "Initiators are logged in", body = api::Problem,
+            content_type = "application/problem+json"),
+    ))]
+pub(super) async fn delete(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+    Asked(query): Asked<ForceQuery>,
+) -> Answer<StatusCode> {
+    let delete = move |context: &Context| {
+        context.pool().target(&name)?;
+        refuse_sessions(context, &name, query.force)?;
+        context.pool().delete_target(&name)?;
+        context.nbd().tell_of_targets();
+        Ok(())
+    };
+    context.delete(delete).await
+}

@@ -1,0 +1,158 @@
+//! The disks of a session, by the numbers of their units, and what rings for it.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinSet;
+use wire::scsi::{Code, Identity, Lun};
+
+use super::reservations::Port;
+use super::sessions::Opened;
+use super::targets::OpenUnit;
+use super::unit::{Nexus, Number, Ring};
+use super::{IscsiContext, SECTOR_BYTES};
+use crate::Attachment;
+use crate::meters::VolumeMeter;
+use crate::serving::Export;
+
+/// Something that a session is told from outside.
+pub(super) enum Bell {
+    /// Another session has the commands to a unit aborted; the number of that time.
+    Abort(Number, u64),
+    /// A unit is wanted without clients.
+    Leave(Number),
+    /// The target has other units: those that are no more, and new ones.
+    Units(Vec<Number>, Vec<OpenUnit>),
+    /// The target was deleted.
+    Deleted,
+}
+
+/// The way to ring for a session.
+pub(super) type Bells = UnboundedSender<Bell>;
+
+/// A disk of a session.
+pub(super) struct Disk {
+    pub(super) number: Number,
+    pub(super) export: Arc<dyn Export>,
+    pub(super) nexus: Nexus,
+    pub(super) identity: Identity,
+    pub(super) opened: Opened,
+    pub(super) meter: Option<Arc<VolumeMeter>>,
+    pub(super) seen: Vec<trace::Request>,
+    /// It was taken from the session: what is under way ends, nothing begins.
+    pub(super) is_taken: bool,
+    /// One of several: it is one session's own client, which can leave alone.
+    pub(super) attachment: Option<Attachment>,
+    size_bytes: u64,
+    /// The turn in which its size was looked at.
+    looked: u64,
+}
+
+impl Disk {
+    /// A unit that was opened, for a session.
+    pub(super) fn new(unit: OpenUnit, port: Port, bells: &Bells, context: &IscsiContext) -> Disk {
+        let OpenUnit { number, export, attachment, identity, opened } = unit;
+        let rung = bells.clone();
+        let ring = Ring(Box::new(move |time| {
+            // A session that is gone has ended all.
+            let _ = rung.send(Bell::Abort(number, time));
+        }));
+        Disk {
+            nexus: context.units.join(opened.0, port, ring),
+            size_bytes: export.size_bytes(),
+            meter: export.present_of().and_then(|id| context.meters.of(id, export.name())),
+            seen: Vec::new(),
+            is_taken: false,
+            attachment: Some(attachment),
+            looked: 0,
+            number,
+            export,
+            identity,
+            opened,
+        }
+    }
+
+    /// Rings when the volume is wanted without this session, which goes on with its other disks.
+    pub(super) fn watch(&self, bells: &Bells, watchers: &mut JoinSet<()>) {
+        let Some(mut leave) = self.attachment.as_ref().map(Attachment::leave_signal) else {
+            return;
+        };
+        let (number, bells) = (self.number, bells.clone());
+        watchers.spawn(async move {
+            if leave.wait_for(|leave| *leave).await.is_ok() {
+                let _ = bells.send(Bell::Leave(number));
+            }
+        });
+    }
+
+    /// Whether commands are carried out.
+    pub(super) fn is_there(&self) -> bool {
+        !self.is_taken && self.export.is_served()
+    }
+
+    /// Tells the initiator, once in a turn, of another size than it knows.
+    pub(super) fn look_at_size(&mut self, turn: u64) {
+        if std::mem::replace(&mut self.looked, turn) == turn {
+            return;
+        }
+        let size_bytes = self.export.size_bytes();
+        if std::mem::replace(&mut self.size_bytes, size_bytes) != size_bytes {
+            self.nexus.attend(Code::CAPACITY_CHANGED);
+        }
+    }
+
+    /// Its logical blocks, one at least.
+    pub(super) fn blocks(&self) -> u64 {
+        (self.size_bytes / u64::from(SECTOR_BYTES)).max(1)
+    }
+
+    /// Whether it takes no writes.
+    pub(super) fn is_protected(&self) -> bool {
+        self.export.present_of().is_none() || self.nexus.mode().software_protected
+    }
+}
+
+/// The disks of a session, in the order of their numbers.
+#[derive(Default)]
+pub(super) struct Disks(Vec<Disk>);
+
+impl Disks {
+    fn place(&self, number: Number) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&number, |disk| disk.number)
+    }
+
+    /// The disk at an address, also one that was taken.
+    pub(super) fn at(&self, lun: Lun) -> Option<&Disk> {
+        self.0.get(self.place(lun.number()?).ok()?)
+    }
+
+    /// The same, to be changed.
+    pub(super) fn at_mut(&mut self, lun: Lun) -> Option<&mut Disk> {
+        let place = self.place(lun.number()?).ok()?;
+        self.0.get_mut(place)
+    }
+
+    /// All, also those that were taken.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Disk> {
+        self.0.iter()
+    }
+
+    /// The same, to be changed.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Disk> {
+        self.0.iter_mut()
+    }
+
+    /// Adds one; a number is one disk's.
+    pub(super) fn add(&mut self, disk: Disk) {
+        match self.place(disk.number) {
+            Err(place) => self.0.insert(place, disk),
+            Ok(_) => tracing::error!(number = disk.number, "a unit that is there is not added"),
+        }
+    }
+
+    /// The addresses of those that are there.
+    pub(super) fn luns(&self) -> Vec<Lun> {
+        let there = self.0.iter().filter(|disk| disk.is_there());
+        there.map(|disk| Lun::from_number(disk.number)).collect()
+    }
+}
