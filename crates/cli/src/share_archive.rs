@@ -325,7 +325,7 @@ fn export_archive(
     let written = receive(client, share, query, &mut file).and_then(|()| {
         file.get_ref().sync_all().with_context(|| cannot_write(to))?;
         let flags = if args.force { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-        Ok(renameat_with(CWD, &part, CWD, to, flags).with_context(|| cannot_write(to))?)
+        renameat_with(CWD, &part, CWD, to, flags).with_context(|| cannot_write(to))
     });
     if written.is_err() {
         let _ = std::fs::remove_file(&part);
