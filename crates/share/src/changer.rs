@@ -1,4 +1,5 @@
-//! Changes of a command (a restore, a repair, an import): as root, each with its cause in the operation log.
+//! Changes of a command (a restore, a repair, an import): as root, each with its cause in the
+//! operation log.
 
 use format::share::inode::FileKind;
 use format::share::operation::Cause;

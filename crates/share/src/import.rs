@@ -1,6 +1,6 @@
-//! What comes from elsewhere is put into a share, one object after another.
+//! Objects of elsewhere are put into a share, one after another.
 //!
-//! 1. What is there already stays as it is, but for large files with several names: an import that
+//! 1. An object that is there as it is stays, but for large files with several names: an import that
 //!    ended in the middle is begun anew, and writes what is missing. Zeros are holes.
 //! 2. An object gives way to another of its name, and a file with several names to a new one, so
 //!    that no other name changes. A directory with entries gives way to nothing.
@@ -8,7 +8,7 @@
 //! 4. Times of directories are set at the end. It is no single transaction.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
 
 use format::share::inode::FileKind;
@@ -81,7 +81,7 @@ pub enum ImportError {
 
 type Done<T = ()> = std::result::Result<T, ImportError>;
 
-/// What a name has.
+/// The change at a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Effect {
     Created,
@@ -101,7 +101,6 @@ pub struct Importing<'i, P> {
     taken: HashSet<FileId>,
     /// Hashes of the paths of what was left out: further names of it are, too.
     left_out: HashSet<u64>,
-    hasher: RandomState,
     /// Directories whose attributes are set at the end.
     directories: HashMap<FileId, SetAttributes>,
 }
@@ -121,7 +120,6 @@ impl<'i, P: Present> Importing<'i, P> {
             last: (Vec::new(), top),
             taken: HashSet::new(),
             left_out: HashSet::new(),
-            hasher: RandomState::new(),
             directories: HashMap::new(),
         })
     }
@@ -148,7 +146,7 @@ impl<'i, P: Present> Importing<'i, P> {
                 self.leave_out(names)
             }
             Ok(()) if !self.left_out.is_empty() => {
-                self.left_out.remove(&self.hasher.hash_one(names));
+                self.left_out.remove(&hash_of(names));
                 Ok(())
             }
             put => put,
@@ -160,7 +158,7 @@ impl<'i, P: Present> Importing<'i, P> {
     /// # Errors
     /// `LeftOut` if it is one too many.
     pub fn leave_out(&mut self, names: &[&[u8]]) -> Done {
-        self.left_out.insert(self.hasher.hash_one(names));
+        self.left_out.insert(hash_of(names));
         if self.left_out.len() > LEFT_OUT_MAX { Err(ImportError::LeftOut) } else { Ok(()) }
     }
 
@@ -200,7 +198,7 @@ impl<'i, P: Present> Importing<'i, P> {
             }
             Import::File(size) => self.file(parent, name, size, set, content)?,
             Import::Link(to) => {
-                require(!self.left_out.contains(&self.hasher.hash_one(to)), ErrorKind::NotFound)?;
+                require(!self.left_out.contains(&hash_of(to)), ErrorKind::NotFound)?;
                 let effect = not_overtaken(|| self.link(parent, name, to))?;
                 self.count(effect);
             }
@@ -486,6 +484,13 @@ fn has(now: &Attributes, set: &SetAttributes) -> bool {
         && set.gid.is_none_or(|gid| gid == now.gid)
         && is_at(now.accessed, set.accessed)
         && is_at(now.modified, set.modified)
+}
+
+/// Of two paths with one hash, links to one are left out with the other: told, and no more.
+fn hash_of(names: &[&[u8]]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    names.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn joined(names: &[&[u8]]) -> Vec<u8> {

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use hindsight_files::{Attributes, Identity, Kind, Link, Member, Reader, Time, What, Writer};
 use proptest::collection::vec;
-use proptest::prelude::*;
+use proptest::prelude::{ProptestConfig, Strategy, any, prop_assert_eq, proptest};
 
 fn attributes(kind: Kind, size: u64, owner: (u32, u32), modified: Time) -> Attributes {
     Attributes {
@@ -240,7 +240,7 @@ fn what_is_written_is_read_by_others() {
     for (name, size) in [(&b"small"[..], 3_u64), (&long, 1500)] {
         let told = attributes(Kind::File, size, (70_000, 5_000_000), time);
         writer.member(name, &told, Link::None, &[]).unwrap();
-        writer.content(&vec![b'c'; 2]).unwrap();
+        writer.content(b"cc").unwrap();
         assert_eq!(writer.left(), size - 2);
         writer.content(&vec![0; size as usize - 2]).unwrap();
     }
@@ -296,7 +296,7 @@ fn what_is_no_archive_is_named() {
         (b"anything", "no archive"),
     ] {
         for length in [600, 100] {
-            let block = [bytes, &vec![1; length]].concat();
+            let block = [bytes, &[1; 600][..length]].concat();
             let error = read_all(&block).unwrap_err();
             let words =
                 if length == 100 { words.replace("no archive", "middle") } else { words.into() };

@@ -34,7 +34,7 @@ const PAGE_ENTRIES: usize = 256;
 const SHOWN_BYTES_MAX: usize = 1024;
 /// Directories in one another that are sent, at most.
 const DEPTH_MAX: usize = 4096;
-/// What is left out is told one by one, at most.
+/// Members that are left out and told one by one, at most.
 const TOLD_MAX: usize = 1000;
 
 /// Sends a file, or a directory with all below it, as it is or was at a moment, as an archive of
@@ -238,8 +238,8 @@ fn told(object: &Attributes) -> ::files::Attributes {
     }
 }
 
-/// Puts all of an archive into a share: below a path, which is made if it is not there. What is
-/// there by the same names is replaced, and all that is the same stays as it is.
+/// Puts all of an archive into a share: below a path, which is made if it is not there. Objects
+/// that are there by the same names are replaced, and all that is the same stays as it is.
 #[utoipa::path(post, path = "/shares/{share}/archive", tag = "shares",
     request_body(content = Vec<u8>, content_type = "application/x-tar"),
     params(("share" = String, Path, description = "Name of the share"), ImportFilesQuery),
@@ -330,7 +330,7 @@ fn shown(path: &[u8]) -> String {
     }
 }
 
-/// What of an archive was not put into the share.
+/// Members of an archive that were not put into the share.
 #[derive(Default)]
 struct LeftOut {
     /// The member that was read last.

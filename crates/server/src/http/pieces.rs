@@ -8,7 +8,7 @@ use std::task::{Context as TaskContext, Poll};
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// What is sent in pieces.
+/// Something that is sent in pieces.
 pub(super) trait Pieces: Send + Unpin + 'static {
     /// The next piece; none at the end. It may wait.
     fn next(&mut self) -> ::share::Result<Option<Vec<u8>>>;

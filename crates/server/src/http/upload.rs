@@ -84,7 +84,7 @@ async fn hand_over(
     loop {
         let part = match timeout(patience, body.frame()).await {
             Ok(None) => return,
-            // What is no data is a trailer, which says nothing here.
+            // A frame that is no data is a trailer, which says nothing here.
             Ok(Some(Ok(frame))) => match frame.into_data() {
                 Ok(data) => Ok(data),
                 Err(_) => continue,
