@@ -1,7 +1,7 @@
 //! Objects of elsewhere are put into a share, one after another.
 //!
-//! 1. An object that is there as it is stays, but for large files with several names: an import that
-//!    ended in the middle is begun anew, and writes what is missing. Zeros are holes.
+//! 1. An object that is there as it is stays, but for large files with several names: an import
+//!    that ended in the middle is begun anew, and writes what is missing. Zeros are holes.
 //! 2. An object gives way to another of its name, and a file with several names to a new one, so
 //!    that no other name changes. A directory with entries gives way to nothing.
 //! 3. No symbolic link is followed.

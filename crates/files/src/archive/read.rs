@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read};
 
-use super::{
+use super::header::{
     BLOCK_BYTES, EXTENDED, Field, GID, MAGIC, MAJOR, MINOR, MODE, MTIME, NAME, PREFIX, SIZE, SUM,
     TARGET, TYPE, UID, USTAR, sum_of,
 };

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::{
-    BLOCK_BYTES, EXTENDED, GID, MAGIC, MAJOR, MINOR, MODE, MTIME, NAME, SIZE, SUM, TARGET, TYPE,
-    UID, USTAR, sum_of,
+use super::header::{
+    BLOCK_BYTES, EXTENDED, Field, GID, MAGIC, MAJOR, MINOR, MODE, MTIME, NAME, SIZE, SUM, TARGET,
+    TYPE, UID, USTAR, sum_of,
 };
 use crate::tree::{Attributes, Kind, Time};
 
@@ -218,11 +218,11 @@ fn header(
     attributes: Option<&Attributes>,
 ) -> [u8; BLOCK_BYTES] {
     let mut header = [0; BLOCK_BYTES];
-    let mut text = |field: super::Field, value: &[u8]| {
+    let mut text = |field: Field, value: &[u8]| {
         let length = value.len().min(field.len());
         header[field.start..field.start + length].copy_from_slice(&value[..length]);
     };
-    let octal = |field: super::Field, value: u64| {
+    let octal = |field: Field, value: u64| {
         let digits = field.len() - 1;
         format!("{:0digits$o}", value.min(octal_max(digits as u32))).into_bytes()
     };

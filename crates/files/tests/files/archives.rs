@@ -170,8 +170,11 @@ fn tar(dir: &Path, options: &[&str]) -> Vec<u8> {
     made.stdout
 }
 
+/// Kind, mode, owner, time and content of an object.
+type Object = (What, u16, u32, Time, Vec<u8>);
+
 /// What lies in a directory, as members tell it.
-fn expected(dir: &Path) -> BTreeMap<Vec<u8>, (What, u16, u32, Time, Vec<u8>)> {
+fn expected(dir: &Path) -> BTreeMap<Vec<u8>, Object> {
     let mut found = BTreeMap::new();
     let mut open = vec![dir.to_owned()];
     while let Some(path) = open.pop() {
