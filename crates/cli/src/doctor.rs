@@ -9,9 +9,10 @@
 
 use std::path::{Path, PathBuf};
 
-use api::{ExitCode, ServerAddress};
+use api::{Client, ExitCode, ServerAddress};
 use server::CONFIG_FILE_DEFAULT;
 
+use crate::failure::Failure;
 use crate::session::Session;
 use report::{Finding, Level, Report, SERVER};
 
@@ -24,55 +25,77 @@ mod tests;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Directory of the pool on this machine [default: that of the configuration file].
+    /// Directory of the pool on this machine [default: that of the server].
     #[arg(long, value_name = "DIR")]
     pool: Option<PathBuf>,
-    /// Configuration file of the server [default: /etc/hindsight/config.toml if it is there].
+    /// Configuration file [default: the server's, or /etc/hindsight/config.toml if it is there].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
 pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
-    let client = session.client()?;
     let mut report = Report::default();
-    let served = match served::ask(&client) {
-        Ok(served) => Some(served),
-        Err(error) => {
-            report.not_looked(SERVER, error.to_string());
-            None
-        }
+    let client = match session.client() {
+        // The command line is wrong.
+        Err(error) if error.is::<Failure>() => return Err(error),
+        client => client,
     };
-    if let Some(served) = &served {
-        served::look(served, &mut report);
-    }
-    let file = args.config.clone().unwrap_or_else(|| PathBuf::from(CONFIG_FILE_DEFAULT));
-    let config = if args.config.is_some() || file.exists() {
-        settings::look(&file, args.pool.as_deref(), &mut report)
-    } else {
-        None
+    let asked = match &client {
+        Ok(client) => served::ask(client).map_err(|error| error.to_string()),
+        Err(error) => Err(format!("{error:#}")),
     };
-    let process = match client.address() {
-        ServerAddress::Unix(socket) if served.is_some() => machine::process(socket),
-        ServerAddress::Unix(_) | ServerAddress::Http { .. } => None,
+    match asked {
+        Ok(served) => served::look(&served, &mut report),
+        Err(why) => report.not_looked(SERVER, why),
+    }
+    let socket = match client.as_ref().map(Client::address) {
+        Ok(ServerAddress::Unix(socket)) => Some(socket.as_path()),
+        // Without a client a file with a token cannot be read.
+        Ok(ServerAddress::Http { .. }) | Err(_) => None,
     };
-    machine::look_at_clock(&mut report);
-    if let Some(process) = process {
-        machine::look_at_process(process, config.as_ref(), &mut report);
-    }
-    let pool = args.pool.clone().or(config.map(|config| config.pool_dir));
-    let pool = pool.or_else(|| beside(client.address()));
-    match &pool {
-        Some(pool) => machine::look_at_folder(pool, &mut report),
-        None => report.not_looked("file-system", "the pool's directory is unknown: give --pool"),
-    }
+    look_here(socket, args, &mut report);
     report.findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
     session.answer(&report, text)?;
     Ok(report.exit_code())
 }
 
+/// Looks at this machine. Without a socket the server may be another machine's: then only what is
+/// named is looked at.
+fn look_here(socket: Option<&Path>, args: &Args, report: &mut Report) {
+    let unknown = match socket {
+        Some(_) => "the server's process is not to be seen",
+        None => "the server is not asked by its socket, and may be another machine's",
+    };
+    let process = socket.and_then(machine::process);
+    let told = |flag| process.as_ref().and_then(|process| process.told(flag));
+    let mut pool = args.pool.clone().or_else(|| beside(socket?)).or_else(|| told("--pool"));
+    let default = || {
+        let file = PathBuf::from(CONFIG_FILE_DEFAULT);
+        socket.and(file.exists().then_some(file))
+    };
+    let file = args.config.clone().or_else(|| told("--config")).or_else(default);
+    let config = file.as_ref().and_then(|file| settings::look(file, &mut pool, report));
+    match socket {
+        Some(_) => machine::look_at_clock(report),
+        None => report.not_looked("clock", unknown),
+    }
+    if socket.is_none() && file.is_none() {
+        report.not_looked("configuration", unknown);
+    }
+    match &process {
+        Some(process) => machine::look_at_process(process, config.as_ref(), report),
+        None => ["program", "open-files", "memory"]
+            .into_iter()
+            .for_each(|check| report.not_looked(check, unknown)),
+    }
+    match &pool {
+        Some(pool) => machine::look_at_folder(pool, report),
+        None => report.not_looked("file-system", "the pool's directory is unknown: give --pool"),
+    }
+}
+
 /// The pool in whose directory the socket lies.
-fn beside(address: &ServerAddress) -> Option<PathBuf> {
-    let ServerAddress::Unix(socket) = address else { return None };
+fn beside(socket: &Path) -> Option<PathBuf> {
     let folder = socket.parent()?;
     let is_pool = |name: &str| folder.join(name).exists();
     (is_pool("pool.img") || is_pool("pool.stack")).then(|| Path::to_owned(folder))

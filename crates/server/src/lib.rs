@@ -61,3 +61,4 @@ pub use settings::{
 };
 pub use stack_files::{create_stack, member_paths};
 pub use taps::Taps;
+pub use write_memory::{memory_bytes, write_memory_default};

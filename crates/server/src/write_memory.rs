@@ -121,21 +121,29 @@ impl Collector for WriteBufferCollector {
 
 /// The bytes of memory where none are set, and 0 with why if there can be none.
 fn default_bytes() -> Result<u64, String> {
+    let cgroup = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    write_memory_default(memory_bytes(&cgroup))
+}
+
+/// The bytes of write buffers by themselves, of a process that may have so much memory.
+///
+/// # Errors
+/// Why there can be none.
+pub fn write_memory_default(memory_bytes: u64) -> Result<u64, String> {
     let found = rustix::fs::statvfs(DIR).map_err(|e| format!("{DIR}: {e}"))?;
     let tmpfs_bytes = found.f_blocks.saturating_mul(found.f_frsize);
     if tmpfs_bytes < TMPFS_BYTES_MIN {
         return Err(format!("{DIR} has only {tmpfs_bytes} bytes"));
     }
-    let total = memory_bytes();
-    Ok((total / PART_OF_MEMORY).clamp(BYTES_MIN, BYTES_MAX).min(tmpfs_bytes / 2))
+    Ok((memory_bytes / PART_OF_MEMORY).clamp(BYTES_MIN, BYTES_MAX).min(tmpfs_bytes / 2))
 }
 
-/// The memory of the machine, or less if the process may have less.
-fn memory_bytes() -> u64 {
+/// The memory of the machine, or less if a process may have less whose /proc/PID/cgroup that is.
+#[must_use]
+pub fn memory_bytes(cgroup: &str) -> u64 {
     let info = rustix::system::sysinfo();
     let machine = (info.totalram as u64).saturating_mul(u64::from(info.mem_unit));
     // A limit of any cgroup above holds as well.
-    let cgroup = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let own = cgroup.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
     let own = Path::new("/sys/fs/cgroup").join(own.trim_start_matches('/'));
     let limit = |dir: &Path| -> Option<u64> {

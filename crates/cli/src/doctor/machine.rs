@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::net::sockopt::socket_peercred;
-use server::Config;
+use server::{Config, memory_bytes, write_memory_default};
 
 use super::report::{Level, Report};
 use crate::output::human;
@@ -16,10 +16,40 @@ const FILES_BESIDE_CONNECTIONS: u64 = 256;
 /// How much of the machine's memory the server may be told to take, in percent.
 const MEMORY_PERCENT_MAX: u64 = 80;
 
-/// The process that listens on a socket.
-pub fn process(socket: &Path) -> Option<i32> {
+/// A server's process.
+pub struct Process {
+    /// What /proc has of it.
+    folder: PathBuf,
+    /// Its command line.
+    words: Vec<String>,
+}
+
+/// The server that listens on a socket. The kernel tells 0 of one in another namespace, and who
+/// made the socket if that was not the server: only a process of its name is believed.
+pub fn process(socket: &Path) -> Option<Process> {
     let stream = UnixStream::connect(socket).ok()?;
-    Some(socket_peercred(&stream).ok()?.pid.as_raw_nonzero().get())
+    let number = socket_peercred(&stream).ok()?.pid.as_raw_nonzero();
+    let folder = PathBuf::from(format!("/proc/{number}"));
+    if !fs::read_to_string(folder.join("comm")).ok()?.starts_with("hindsight") {
+        return None;
+    }
+    let command = fs::read(folder.join("cmdline")).unwrap_or_default();
+    let words = String::from_utf8_lossy(&command).split('\0').map(str::to_owned).collect();
+    Some(Process { folder, words })
+}
+
+impl Process {
+    /// The path that a flag of its command line names.
+    pub fn told(&self, flag: &str) -> Option<PathBuf> {
+        let is_value =
+            |word: &'_ String| word.strip_prefix(flag)?.strip_prefix('=').map(str::to_owned);
+        let mut words = self.words.iter();
+        let value = words.clone().find_map(is_value);
+        let value =
+            value.or_else(|| words.find(|word| *word == flag).and(words.next().cloned()))?;
+        let path = self.folder.join("cwd").join(value);
+        Some(path.canonicalize().unwrap_or(path))
+    }
 }
 
 /// Whether the kernel's clock is kept by somebody, as timedatectl tells it.
@@ -40,30 +70,27 @@ pub fn look_at_clock(report: &mut Report) {
     }
 }
 
-pub fn look_at_process(process: i32, config: Option<&Config>, report: &mut Report) {
-    let folder = format!("/proc/{process}");
-    match fs::read_link(format!("{folder}/exe")) {
+pub fn look_at_process(process: &Process, config: Option<&Config>, report: &mut Report) {
+    let at = |name: &str| process.folder.join(name);
+    match fs::read_link(at("exe")) {
         Ok(program) => look_at_program(&program.to_string_lossy(), report),
-        Err(error) => report.not_looked("program", format!("{folder}/exe: {error}")),
+        Err(error) => report.not_looked("program", format!("{}: {error}", at("exe").display())),
     }
-    match fs::read_to_string(format!("{folder}/limits")) {
+    match fs::read_to_string(at("limits")) {
         Ok(limits) => look_at_files(&limits, config, report),
-        Err(error) => report.not_looked("open-files", format!("{folder}/limits: {error}")),
+        Err(error) => {
+            report.not_looked("open-files", format!("{}: {error}", at("limits").display()));
+        }
     }
     let Some(config) = config else {
         return report.not_looked("memory", "there is no configuration file that says it");
     };
-    let command = fs::read(format!("{folder}/cmdline")).unwrap_or_default();
-    let words = String::from_utf8_lossy(&command).into_owned();
     let is_told = |word: &str| word.starts_with("--memory") || word.starts_with("--buffers");
-    if words.split('\0').any(|word| is_told(word) || word.starts_with("--write-memory")) {
+    if process.words.iter().any(|word| is_told(word) || word.starts_with("--write-memory")) {
         return report.not_looked("memory", "it was said at the start, not by the configuration");
     }
-    let group = fs::read_to_string(format!("{folder}/cgroup")).unwrap_or_default();
-    let limits = [memory_of_machine(), memory_of_group(&group)];
-    if let Some(limit) = limits.into_iter().flatten().min() {
-        look_at_memory(asked_memory(config), limit, report);
-    }
+    let limit = memory_bytes(&fs::read_to_string(at("cgroup")).unwrap_or_default());
+    look_at_memory(asked_memory(config, limit), limit, report);
 }
 
 /// The program of a process whose file was replaced.
@@ -99,10 +126,10 @@ pub(super) fn look_at_files(limits: &str, config: Option<&Config>, report: &mut 
     );
 }
 
-/// The memory that a configuration may take, with the most that write buffers take by themselves.
-fn asked_memory(config: &Config) -> u64 {
-    let of_machine = memory_of_machine().unwrap_or(u64::MAX) / 16;
-    let buffers = config.write_memory_bytes.unwrap_or(of_machine.clamp(64 << 20, 1 << 30));
+/// The memory that a configuration may take, with what write buffers take by themselves.
+pub(super) fn asked_memory(config: &Config, limit: u64) -> u64 {
+    let buffers = config.write_memory_bytes;
+    let buffers = buffers.unwrap_or_else(|| write_memory_default(limit).unwrap_or(0));
     config.memory_bytes + config.buffers_bytes as u64 + buffers
 }
 
@@ -117,22 +144,6 @@ pub(super) fn look_at_memory(asked: u64, limit: u64, report: &mut Report) {
         "a server that the kernel kills for its memory is away while it starts again",
         "less of memory, buffers or write_memory in the configuration, or MemoryMax= of the unit",
     );
-}
-
-fn memory_of_machine() -> Option<u64> {
-    let told = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = told.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim().trim_end_matches(" kB").parse::<u64>().ok()?.checked_mul(1024)
-}
-
-/// The least limit of a control group and those above it.
-fn memory_of_group(group: &str) -> Option<u64> {
-    let path = group.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let limit = |at: &Path| -> Option<u64> {
-        fs::read_to_string(at.join("memory.max")).ok()?.trim().parse().ok()
-    };
-    let whole = Path::new("/sys/fs/cgroup").join(path);
-    whole.ancestors().take_while(|at| at.starts_with("/sys/fs/cgroup")).filter_map(limit).min()
 }
 
 /// The kinds of file systems that statfs tells by number, and why a pool should not be there.

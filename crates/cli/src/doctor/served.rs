@@ -73,21 +73,27 @@ fn look_at_pool(pool: &Pool, report: &mut Report) {
 }
 
 fn look_at_member(member: &Member, report: &mut Report) {
-    let level = match member.state.as_str() {
-        "in" | "spare" if member.present => return,
-        "stale" | "copying" if member.present => Level::Warning,
-        _ => Level::Critical,
-    };
-    let (why, command) = if level == Level::Warning {
-        ("until it is done the pool bears fewer failures", "hindsight pool status".to_owned())
-    } else {
-        (
+    let path = &member.path;
+    let (level, why, command) = match (member.state.as_str(), member.present) {
+        ("in" | "spare", true) => return,
+        ("stale" | "copying", true) => (
+            Level::Warning,
+            "until it is done the pool bears fewer failures",
+            "hindsight pool status".to_owned(),
+        ),
+        ("spare", false) => (
+            Level::Warning,
+            "it cannot take the place of a member",
+            format!("attach it again, or: hindsight pool spare remove {path}"),
+        ),
+        _ => (
+            Level::Critical,
             "the pool bears fewer failures than it was made for, or none",
-            format!("hindsight pool replace {} NEW", member.path),
-        )
+            format!("hindsight pool replace {path} NEW"),
+        ),
     };
     let state = if member.present { member.state.as_str() } else { "not there" };
-    report.find(("member", level), format!("{} is {state}", member.path), why, command);
+    report.find(("member", level), format!("{path} is {state}"), why, command);
 }
 
 fn look_at_data(pool: &Pool, report: &mut Report) {
@@ -127,6 +133,9 @@ fn look_at_scrub(served: &Served, report: &mut Report) {
     }
     let what = match last {
         Some(_) => format!("the last scrub ended {days} days ago"),
+        None if scrub.is_some_and(|scrub| scrub.state == "stopped") => {
+            "the last scrub was stopped before its end".to_owned()
+        }
         None => format!("no scrub in the {days} days that the pool exists"),
     };
     let why = "blocks that nobody reads rot unseen, until the copy that was right is gone, too";

@@ -1,23 +1,25 @@
 //! The configuration file: whether the next start takes it, and what it opens to others.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use server::nbd::untimely;
+use server::nbd::{load_tls, untimely};
 use server::{Config, Listening, Settings, StartError};
 
 use super::report::{Level, Report};
 
 /// How long before its end a certificate is told of.
 const CERTIFICATE_DAYS: u64 = 30;
+const START_FAILS: &str = "the next start fails, and a reload changes nothing";
 
-/// Looks at a configuration file; what it comes to, with the pool that was named.
-pub fn look(file: &Path, pool: Option<&Path>, report: &mut Report) -> Option<Config> {
+/// Looks at a configuration file; what it comes to. A pool that nothing else names may be its.
+pub fn look(file: &Path, pool: &mut Option<PathBuf>, report: &mut Report) -> Option<Config> {
     let read = Settings::from_file(file).and_then(|mut settings| {
-        settings.pool = pool.map(Path::to_owned).or(settings.pool);
-        // A file without a pool goes with a command line that names it.
-        settings.pool = settings.pool.or_else(|| Some("/var/lib/hindsight".into()));
+        settings.pool = pool.take().or(settings.pool);
+        pool.clone_from(&settings.pool);
+        // A file without a pool goes with a command line that names it: any does to judge the file.
+        settings.pool.get_or_insert_with(|| "/var/lib/hindsight".into());
         Config::from_settings(settings)
     });
     let config = match read {
@@ -30,7 +32,7 @@ pub fn look(file: &Path, pool: Option<&Path>, report: &mut Report) -> Option<Con
             report.find(
                 ("configuration", Level::Critical),
                 error.to_string(),
-                "the next start fails, and a reload changes nothing",
+                START_FAILS,
                 error.hint().unwrap_or_else(|| format!("edit {}", file.display())),
             );
             return None;
@@ -51,6 +53,15 @@ fn is_of_this_shell(error: &StartError) -> bool {
 
 fn look_at_certificate(config: &Config, report: &mut Report) {
     let Some(files) = &config.nbd_tls else { return };
+    match load_tls(&files.cert, &files.key, files.client_ca.as_deref()) {
+        Err(error) if error.is_denied() => report.not_looked("certificate", error.to_string()),
+        Err(error) => {
+            let command = "put files in their place that fit: hindsight serve --help, --tls-cert";
+            let what = ("configuration", Level::Critical);
+            return report.find(what, error.to_string(), START_FAILS, command);
+        }
+        Ok(_) => {}
+    }
     let ends = |days: u64| untimely(&files.cert, Duration::from_secs(days * 86_400));
     let command = "put a new one in its place, then: systemctl reload hindsight";
     let cert = files.cert.display();

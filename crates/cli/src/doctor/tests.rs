@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use api::{ExitCode, Healed, Import, Scrub, Server, SpanInput, Time, Volume};
+use server::{Config, Settings, write_memory_default};
 use units::{Span, WallTime};
 
-use super::machine::{look_at_files, look_at_kind, look_at_memory, look_at_program};
+use super::machine::{asked_memory, look_at_files, look_at_kind, look_at_memory, look_at_program};
 use super::report::{Level, Report, SERVER};
 use super::served::{self, Served};
 
@@ -64,11 +65,16 @@ fn scrub(state: &str, ended: Option<Time>, lost: u64) -> Option<Scrub> {
     })
 }
 
-fn found(change: impl FnOnce(&mut Served)) -> Vec<(&'static str, Level)> {
+fn report(change: impl FnOnce(&mut Served)) -> Report {
     let mut served = healthy();
     change(&mut served);
     let mut report = Report::default();
     served::look(&served, &mut report);
+    report
+}
+
+fn found(change: impl FnOnce(&mut Served)) -> Vec<(&'static str, Level)> {
+    let report = report(change);
     report.findings.iter().map(|finding| (finding.check, finding.level)).collect()
 }
 
@@ -94,6 +100,7 @@ fn each_state_of_a_member_has_its_level() {
         ("copying", true, Some(Level::Warning)),
         ("out", true, Some(Level::Critical)),
         ("in", false, Some(Level::Critical)),
+        ("spare", false, Some(Level::Warning)),
     ] {
         let is = found(|s| {
             s.pool.members[0].state = state.to_owned();
@@ -185,6 +192,11 @@ fn a_scrub_is_old_after_35_days_and_a_new_pool_needs_none() {
     assert_eq!(at(71, scrub("done", Some(day(35)), 0)), old);
     assert_eq!(at(71, scrub("running", None, 0)), []);
     assert_eq!(at(71, scrub("stopped", Some(day(70)), 0)), old, "it did not read everything");
+    let stopped = report(|s| {
+        s.server.time = day(71);
+        s.pool.scrub = scrub("stopped", Some(day(70)), 0);
+    });
+    assert_eq!(stopped.findings[0].what, "the last scrub was stopped before its end");
 }
 
 #[test]
@@ -212,6 +224,12 @@ fn limits_and_programs_and_file_systems_are_told_of() {
     let memory = |asked: u64| machine(|r| look_at_memory(asked, 1000, r));
     assert_eq!(memory(801), [("memory", Level::Warning)]);
     assert_eq!(memory(800), []);
+    let settings = Settings { pool: Some("/pool".into()), ..Settings::default() };
+    let config = Config::from_settings(settings).expect("the default");
+    let limits = [1 << 30, 1 << 40];
+    let [of_group, of_machine] = limits.map(|limit| asked_memory(&config, limit));
+    let buffers = limits.map(|limit| write_memory_default(limit).unwrap_or(0));
+    assert_eq!(of_machine - of_group, buffers[1] - buffers[0], "a small group has small buffers");
     let program = |name: &str| machine(|r| look_at_program(name, r));
     assert_eq!(program("/usr/bin/hindsight (deleted)"), [("program", Level::Warning)]);
     assert_eq!(program("/usr/bin/hindsight"), []);

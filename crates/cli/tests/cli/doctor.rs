@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
@@ -45,10 +45,16 @@ fn it_speaks_of_the_schedule_the_window_and_the_clock_and_of_nothing_else() {
     let fixture = Fixture::new();
     let server = fixture.server();
     let (yes, no) = (clock_says(&fixture, "yes"), clock_says(&fixture, "no"));
-    let (_, report) = doctor(&server, Some(&yes), &[]);
-    // Where temporary files lie is the machine's own.
-    let all = report["findings"].as_array().expect("a list");
-    assert!(all.iter().all(|finding| finding["check"] == "file-system"), "{report}");
+    // Not the one that this machine may have.
+    let config = fixture.path("config.toml");
+    fs::write(&config, "").expect("written");
+    let config = ["--config", config.to_str().expect("UTF-8")];
+    let (_, report) = doctor(&server, Some(&yes), &config);
+    // Where temporary files lie, and what the server may have, is the machine's own.
+    let own = ["file-system", "open-files"];
+    let all = report["findings"].as_array().expect("a list").iter();
+    let mut checks = all.map(|finding| finding["check"].as_str().expect("text"));
+    assert!(checks.all(|check| own.contains(&check)), "{report}");
     let (_, report) = doctor(&server, Some(&no), &[]);
     assert_eq!(found(&report, "clock"), [("warning", "the clock is not synchronised")]);
 
@@ -98,28 +104,73 @@ fn a_configuration_that_is_wrong_open_or_of_a_certificate_that_ends_is_told() {
     assert!(level == "warning" && what.contains("nbd is served beyond"), "{what}");
     assert_eq!(found(&of(&open.replace("0.0.0.0", "127.0.0.1")).1, "insecure"), []);
 
-    let cert = fixture.path("cert.pem");
+    let (cert, key) = (fixture.path("cert.pem"), fixture.path("key.pem"));
+    let with_key = |key: &Path| {
+        let (cert, key) = (cert.display(), key.display());
+        of(&format!("[nbd]\ntls_cert = \"{cert}\"\ntls_key = \"{key}\"\n")).1
+    };
     let ends_in = |days: &str| {
         let mut make = Command::new("openssl");
         make.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
-        make.args([
-            "-nodes",
-            "-subj",
-            "/CN=storage",
-            "-days",
-            days,
-            "-keyout",
-            "/dev/null",
-            "-out",
-        ]);
-        assert!(make.arg(&cert).output().expect("openssl").status.success());
-        let path = cert.display();
-        of(&format!("[nbd]\ntls_cert = \"{path}\"\ntls_key = \"{path}\"\n")).1
+        make.args(["-nodes", "-subj", "/CN=storage", "-days", days]).arg("-keyout").arg(&key);
+        assert!(make.arg("-out").arg(&cert).output().expect("openssl").status.success());
+        with_key(&key)
     };
     let report = ends_in("29");
     let (level, what) = found(&report, "certificate")[0];
     assert!(level == "warning" && what.contains("ends within 30 days"), "{what}");
-    assert_eq!(found(&ends_in("40"), "certificate"), []);
+    let report = ends_in("40");
+    assert_eq!(found(&report, "certificate"), []);
+    assert_eq!(found(&report, "configuration"), []);
+    for (key, why) in [(&cert, "cannot read"), (&fixture.path("gone"), "No such file")] {
+        let report = with_key(key);
+        let (level, what) = found(&report, "configuration")[0];
+        assert!(level == "critical" && what.contains(why), "{what}");
+    }
+}
+
+#[test]
+fn what_the_server_was_started_with_is_looked_at_and_of_another_machines_nothing() {
+    let fixture = Fixture::new();
+    let own = fixture.path("own.toml");
+    let pool = fixture.path("other");
+    let text = format!("pool = \"{}\"\n[nbd]\nlisten = [\"none\"]\n", pool.display());
+    fs::write(&own, text).expect("written");
+    let socket = format!("unix:{}", fixture.path("other.sock").display());
+    let mut serve = hindsight();
+    serve.args(["serve", "--config=own.toml", "--pool-size", "128MiB", "--http", &socket]);
+    serve.current_dir(fixture.dir.path()).stderr(Stdio::null());
+    let mut child = serve.spawn().expect("started");
+    await_server(&mut child, &socket);
+    let (_, good) = doctor(&socket, None, &[]);
+    fs::write(&own, "memroy = 1\n").expect("written");
+    let (_, wrong) = doctor(&socket, None, &[]);
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    assert_eq!(found(&good, "configuration"), []);
+    assert!(!good["not_looked"].to_string().contains("file-system"), "{good}");
+    assert!(found(&wrong, "configuration")[0].1.contains("memroy"), "{wrong}");
+
+    let (address, token) = fixture.http_address();
+    let with_token = format!("http://{address}/?token={token}");
+    let (code, report) = doctor(&with_token, None, &[]);
+    assert_eq!((code, report["findings"].as_array().map(Vec::len)), (Some(0), Some(0)), "{report}");
+    let not_looked = report["not_looked"].as_array().expect("a list").iter();
+    let not_looked: Vec<_> = not_looked.map(|one| one["check"].as_str().expect("text")).collect();
+    let local = ["clock", "configuration", "program", "open-files", "memory", "file-system"];
+    assert_eq!(not_looked, local);
+    let without = doctor(&format!("http://{address}"), None, &["--token-file", "/nowhere"]);
+    assert_eq!(without.0, Some(3), "{}", without.1);
+    assert!(without.1["not_looked"].to_string().contains("cannot read /nowhere"), "{}", without.1);
+}
+
+/// Waits until a server answers.
+fn await_server(child: &mut Child, address: &str) {
+    let mut ask = hindsight();
+    ask.args(["pool", "status", "--server", address]);
+    while !ask.output().expect("run").status.success() {
+        assert!(child.try_wait().expect("asked").is_none(), "it ended");
+    }
 }
 
 #[test]
@@ -144,18 +195,9 @@ fn a_replaced_program_and_a_pool_in_memory_are_told_and_a_server_that_is_away_is
     serve.args(["serve", "--nbd", "none", "--pool-size", "128MiB", "--pool"]);
     let socket = fixture.path("other.sock");
     let address = format!("unix:{}", socket.display());
-    serve.arg(&pool).args(["--http", &address]).stderr(std::process::Stdio::null());
+    serve.arg(&pool).args(["--http", &address]).stderr(Stdio::null());
     let mut child = serve.spawn().expect("started");
-    while hindsight()
-        .args(["pool", "status", "--server", &address])
-        .output()
-        .expect("run")
-        .status
-        .code()
-        != Some(0)
-    {
-        assert!(child.try_wait().expect("asked").is_none(), "it ended");
-    }
+    await_server(&mut child, &address);
     fs::remove_file(&program).expect("replaced");
     let (_, report) = doctor(&address, None, &[]);
     child.kill().expect("killed");

@@ -34,6 +34,15 @@ pub enum TlsError {
     Unfit(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
+impl TlsError {
+    /// Whether the process may not read a file that may be good.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        let TlsError::File { source: pem::Error::Io(source), .. } = self else { return false };
+        source.kind() == io::ErrorKind::PermissionDenied
+    }
+}
+
 impl From<TlsError> for io::Error {
     fn from(error: TlsError) -> io::Error {
         io::Error::new(io::ErrorKind::InvalidInput, error)
