@@ -164,12 +164,16 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
         }
     }
     // A body that may be left out is none that may be null.
-    if has_body {
-        let schema = &mut operation["requestBody"]["content"]["application/json"]["schema"];
+    let json = "/requestBody/content/application~1json/schema";
+    if let Some(schema) = operation.pointer_mut(json) {
         let mut one = schema["oneOf"].as_array().into_iter().flatten();
         if let Some(one) = one.rfind(|one| one["$ref"].is_string()).cloned() {
             *schema = one;
         }
+    }
+    let archive = "/requestBody/content/application~1x-tar/schema";
+    if let Some(schema) = operation.pointer_mut(archive) {
+        *schema = json!({ "type": "string", "format": "binary" });
     }
     if is_open {
         operation["security"] = json!([]);
