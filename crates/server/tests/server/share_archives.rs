@@ -256,7 +256,7 @@ fn one_command_changes_a_share_at_a_time_and_others_go_on() {
     let fixture = home();
     let other = CreateShare { name: "other".to_owned(), ..CreateShare::default() };
     fixture.client.create_share(&other).expect("made");
-    let bytes = archive(&[("slow", &[3; 100_000])]);
+    let bytes = archive(&[("first", b"1"), ("slow", &[3; 100_000])]);
     let (sender, body) = parts();
     std::thread::scope(|scope| {
         let slow = scope.spawn(|| {
@@ -264,15 +264,12 @@ fn one_command_changes_a_share_at_a_time_and_others_go_on() {
             client.import_files("home", &ImportFilesQuery::default(), body)
         });
         sender.send(bytes[..20_000].to_vec()).expect("read");
-        let until = Instant::now() + Duration::from_secs(20);
-        loop {
-            let tried = import(&fixture, archive(&[("quick", b"q")]));
-            if tried.is_err() {
-                assert_eq!(kind(tried), ProblemKind::Busy);
-                break;
-            }
-            assert!(Instant::now() < until, "the first holds the share");
+        let until = Instant::now() + Duration::from_secs(30);
+        while names(&fixture, "/").is_empty() {
+            assert!(Instant::now() < until, "the first is under way");
+            std::thread::sleep(Duration::from_millis(10));
         }
+        assert_eq!(kind(import(&fixture, archive(&[("quick", b"q")]))), ProblemKind::Busy);
         let to = ImportFilesQuery::default();
         let quick = io::Cursor::new(archive(&[("quick", b"q")]));
         fixture.client.import_files("other", &to, quick).expect("another share");
@@ -281,7 +278,7 @@ fn one_command_changes_a_share_at_a_time_and_others_go_on() {
         }
         drop(sender);
         let done = slow.join().expect("no panic").expect("put in");
-        assert_eq!(done.bytes, 100_000);
+        assert_eq!(done.bytes, 100_001);
     });
     import(&fixture, archive(&[("quick", b"q")])).expect("the first is done");
 }
