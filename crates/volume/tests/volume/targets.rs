@@ -122,7 +122,8 @@ fn a_group_is_a_target_of_one_instant() {
     assert_eq!(kind(group(Some(Moment::Version(9)))), ErrorKind::NotFound);
     // A part of the group is none.
     drop((a, b));
-    let id = pool.remove_volume("b", Deletion::default()).expect("deleted").id;
+    let forced = Deletion { force: true, ..Deletion::default() };
+    let id = pool.remove_volume("b", forced).expect("deleted").id;
     assert_eq!(kind(group(Some(Moment::Version(0)))), ErrorKind::Invalid);
     pool.undelete_volume(id, None).expect("back");
     group(Some(Moment::Version(0))).expect("made");
