@@ -139,8 +139,8 @@ pub struct CreateTarget {
     /// The moment of the group, as for `GET /groups/{group}/resolve`; without one the present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
-    /// The name and secret by which initiators prove themselves; without them those of the first
-    /// volume that has an access of its own, as for the rest.
+    /// The name and secret by which initiators prove themselves; without them those of the
+    /// volumes that have an access of their own, if these are the same, as for the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chap: Option<ChapCredential>,
     /// Those by which the target does.

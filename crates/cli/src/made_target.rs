@@ -38,7 +38,7 @@ pub struct CreateArgs {
     #[arg(long, value_name = "N=VOLUME[@MOMENT]", required_unless_present = "group")]
     lun: Vec<Lun>,
     /// A group: its volumes, in the order of their names, are the units from 0 on; with a moment
-    /// all of them of that instant.
+    /// of the group all of them as of that.
     #[arg(long, value_name = "GROUP[@MOMENT]", conflicts_with = "lun")]
     group: Option<String>,
     #[command(flatten)]

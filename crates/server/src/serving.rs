@@ -49,7 +49,7 @@ pub(crate) use input::{INLINE_PAYLOAD_BYTES_MAX, INPUT_BYTES, Input};
 pub use jobs::RoomQueue;
 pub(crate) use jobs::{Event, JobReport, Jobs, Kind, Threads};
 pub(crate) use latency::Counts;
-pub(crate) use opening::{attach, attach_what, off_thread};
+pub(crate) use opening::{Attached, attach, off_thread, try_attach};
 pub(crate) use output::Output;
 pub(crate) use replies::Replies;
 #[cfg(test)]

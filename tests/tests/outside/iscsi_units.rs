@@ -96,7 +96,6 @@ fn a_unit_beyond_the_first_conforms_and_keeps_its_number() -> Result<()> {
     for test in [
         "Inquiry.AllocLength",
         "Inquiry.SupportedVPD",
-        "iSCSITMF.AbortTaskSimpleAsync",
         "CompareAndWrite.Simple",
         "ModeSense6.Residuals",
         "ProutReserve.Simple",

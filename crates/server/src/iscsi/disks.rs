@@ -21,6 +21,8 @@ pub(super) enum Bell {
     Abort(Number, u64),
     /// A unit is wanted without clients.
     Leave(Number),
+    /// It was to be left by now.
+    Expire(Number),
     /// The target has other units: those that are no more, and new ones.
     Units(Vec<Number>, Vec<OpenUnit>),
     /// The target was deleted.
@@ -147,6 +149,13 @@ impl Disks {
         match self.place(disk.number) {
             Err(place) => self.0.insert(place, disk),
             Ok(_) => tracing::error!(number = disk.number, "a unit that is there is not added"),
+        }
+    }
+
+    /// Lets go of one.
+    pub(super) fn remove(&mut self, number: Number) {
+        if let Ok(place) = self.place(number) {
+            self.0.remove(place);
         }
     }
 

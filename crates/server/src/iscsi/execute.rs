@@ -475,18 +475,20 @@ impl Core {
             for tag in ends {
                 self.ended(tag, Sense::illegal(Code::NO_SUCH_UNIT).into());
             }
-            self.detach_idle(unit);
+            self.let_go_idle(unit);
         }
         for disk in self.disks.iter().filter(|disk| disk.is_there()) {
             disk.nexus.attend(Code::LUNS_CHANGED);
         }
     }
 
-    /// Lets go of a unit that was taken away, once nothing of it is under way.
-    fn detach_idle(&mut self, unit: u16) {
-        let Some(disk) = self.disks.at_mut(Lun::from_number(unit)) else { return };
-        if disk.is_taken && self.tasks.of(Some(unit)).is_empty() {
-            disk.attachment = None;
+    /// Lets go of a unit that was taken away, with the moment that it may be, once nothing of it is
+    /// under way and no function waits there.
+    fn let_go_idle(&mut self, unit: u16) {
+        let is_taken = self.disks.at(Lun::from_number(unit)).is_some_and(|disk| disk.is_taken);
+        if is_taken && self.tasks.of(Some(unit)).is_empty() && !self.tasks.is_awaited_at(unit) {
+            self.show_seen();
+            self.disks.remove(unit);
         }
     }
 
@@ -507,30 +509,34 @@ impl Core {
     }
 
     /// A job of a command ended, or all of it.
-    pub(super) fn ended(&mut self, tag: Tag, ended: Ended) {
+    pub(super) fn ended(&mut self, tag: Tag, mut ended: Ended) {
         let Some(task) = self.tasks.all.get_mut(&tag) else { return };
+        let unit = self.disks.at(task.received.request.lun);
+        let taken = unit.filter(|disk| disk.is_taken).map(|disk| disk.number);
         if !task.is_aborted && !ended.is_failure() {
-            if let Some(next) = task.rest.pop() {
+            let next = task.rest.pop();
+            if next.is_some() && taken.is_some() {
+                ended = Sense::illegal(Code::NO_SUCH_UNIT).into();
+            } else if let Some(next) = next {
                 return self.start_write(next.lun, What::Zeros(next));
-            }
-            if let Command::WriteAndVerify { range, .. } = task.received.command
+            } else if let Command::WriteAndVerify { range, .. } = task.received.command
                 && !std::mem::replace(&mut task.is_verified, true)
             {
                 return self.verify_medium(tag, &range);
             }
         }
         let Some(task) = self.tasks.remove(tag) else { return };
-        let disk = self.disks.at(task.received.request.lun);
-        if let Some(number) = disk.filter(|disk| disk.is_taken).map(|disk| disk.number) {
-            self.detach_idle(number);
-        }
         self.sender.open -= u32::from(!task.received.request.immediate);
         if task.is_aborted {
-            return self.settle(|function| {
+            self.settle(|function| {
                 function.waits_for.remove(&tag);
             });
+        } else {
+            self.respond(&task.received, task.r2ts, ended);
         }
-        self.respond(&task.received, task.r2ts, ended);
+        if let Some(unit) = taken {
+            self.let_go_idle(unit);
+        }
     }
 
     /// Answers a command.

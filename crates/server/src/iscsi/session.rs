@@ -3,7 +3,8 @@
 //! ```text
 //! Serving -- the server or the volume wants it ---> Parting   (take_events; the initiator is told)
 //! Serving, Parting -- logout, or no word in time --> Leaving   (control, watch_time)
-//! any -- the socket fails or ends, nonsense, silence, or another takes its place --> Dead (die)
+//! any -- the socket fails or ends, nonsense, silence, another takes its place, or a unit is not
+//!        left in time --> Dead (die)
 //! ```
 //! `Parting` serves on until the initiator logs out; `Leaving` waits for jobs and sends; `Dead`
 //! only waits for jobs, so that nothing of a session is left when it ends: what has not begun is
@@ -37,10 +38,10 @@ use super::execute::{self, Then};
 use super::login::Login;
 use super::reservations::Port;
 use super::sender::Sender;
-use super::sessions::Registered;
+use super::sessions::{Opened, Registered};
 use super::targets::{Asker, Listing, Target, Used};
 use super::task::Tasks;
-use super::unit::Aborted;
+use super::unit::{Aborted, Number};
 use crate::Attachment;
 use crate::buffers::Taker;
 use crate::serving::{
@@ -120,6 +121,8 @@ struct Session {
     /// The way for disks that are added.
     ringing: Bells,
     port: Port,
+    /// Units that were taken away.
+    taken: Vec<(Number, Opened)>,
     /// Tasks that wait for one of these; they end with it.
     watchers: JoinSet<()>,
     registered: Option<Registered>,
@@ -192,6 +195,7 @@ pub(super) async fn serve(
         bells,
         ringing,
         port,
+        taken: Vec::new(),
         watchers,
         registered,
         expire,
@@ -209,12 +213,15 @@ pub(super) async fn serve(
 /// Lets go of all that a session had, in the order in which others may find it gone.
 async fn end(session: Session, used: Option<Used>) {
     let farewell = session.core.context.limits.farewell;
-    let Session { core, connection, phase, has_parted, registered, mut watchers, bells, .. } =
-        session;
+    let Session {
+        core, connection, phase, has_parted, registered, mut watchers, bells, taken, ..
+    } = session;
     match &registered {
         Some(registered) if has_parted => registered.part(),
         Some(registered) => {
-            core.disks.iter().for_each(|disk| registered.lose((disk.number, disk.opened)));
+            let there = core.disks.iter().map(|disk| (disk.number, disk.opened));
+            let lost: Vec<_> = there.chain(taken).collect();
+            registered.lose(&lost);
         }
         None => {}
     }
@@ -340,7 +347,21 @@ impl Session {
     fn hear(&mut self, bell: Bell) {
         match bell {
             Bell::Abort(unit, number) => self.core.abort_all(unit, number),
-            Bell::Leave(unit) => self.take_away(&[unit]),
+            Bell::Leave(unit) => {
+                self.take_away(&[unit]);
+                let (ringing, farewell) = (self.ringing.clone(), self.core.context.limits.farewell);
+                self.watchers.spawn(async move {
+                    tokio::time::sleep(farewell).await;
+                    let _ = ringing.send(Bell::Expire(unit));
+                });
+            }
+            Bell::Expire(unit) => {
+                // It goes as soon as nothing of it is under way. Only all of a session is given up.
+                if self.core.disks.at(Lun::from_number(unit)).is_some() {
+                    tracing::warn!(client = self.client, unit, "a unit is not left in time");
+                    self.die();
+                }
+            }
             Bell::Units(gone, new) => {
                 for unit in new {
                     let disk =
@@ -360,11 +381,12 @@ impl Session {
     /// Takes units away, and tells the initiator that there are others. A session that has none any
     /// more is asked to end.
     fn take_away(&mut self, units: &[u16]) {
-        for disk in self.core.disks.iter().filter(|disk| units.contains(&disk.number)) {
-            if let Some(registered) = &self.registered {
-                registered.lose((disk.number, disk.opened));
-            }
+        let disks = self.core.disks.iter().filter(|disk| units.contains(&disk.number));
+        let taken: Vec<_> = disks.map(|disk| (disk.number, disk.opened)).collect();
+        if let Some(registered) = &self.registered {
+            registered.lose(&taken);
         }
+        self.taken.extend(taken);
         self.core.take_away(units);
         let has_none = self.core.disks.luns().is_empty();
         if has_none && self.phase == Phase::Serving {

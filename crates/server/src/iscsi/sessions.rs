@@ -7,7 +7,7 @@
 //! goes on writing what it has in memory. So the register remembers for a while which disk it had
 //! under a name, and as of which revert: it does not get another one in its place.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ const INITIATOR_SESSIONS_MAX: usize = 16;
 /// longer than Linux waits by default for a session to come back, so that its file system has had
 /// errors by then, and does not go on writing over what was reverted.
 const LOST: Duration = Duration::from_mins(3);
-/// Lost sessions that are remembered.
+/// Initiators and targets of which lost disks are remembered, however many of each.
 const LOST_MAX: usize = 16384;
 
 /// The sessions of all targets.
@@ -36,12 +36,15 @@ pub(super) struct Sessions(RankedMutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The disks that initiators had open under a target's name and a number when they lost them,
-    /// and when.
-    lost: HashMap<(String, String, Number), (Opened, Instant)>,
+    /// The disks that initiators had open when they lost them: by the names of the target and the
+    /// initiator.
+    lost: HashMap<(String, String), Lost>,
     last_handle: u16,
     live: HashMap<Key, Entry>,
 }
+
+/// The disks of one target that an initiator has lost, by number, and when each.
+type Lost = BTreeMap<Number, (Opened, Instant)>;
 
 /// A disk, and its last revert or shrink.
 pub(super) type Opened = (UnitId, Option<Seq>);
@@ -135,10 +138,10 @@ impl Sessions {
         (number, opened): (Number, Opened),
     ) -> bool {
         let now = Instant::now();
-        let key = (target.to_owned(), initiator.to_owned(), number);
+        let key = (target.to_owned(), initiator.to_owned());
         let state = self.0.lock();
-        let lost = state.lost.get(&key).filter(|(_, since)| now - *since < LOST);
-        lost.is_some_and(|(before, _)| *before != opened)
+        let lost = state.lost.get(&key).and_then(|lost| lost.get(&number));
+        lost.filter(|(_, since)| now - *since < LOST).is_some_and(|(before, _)| *before != opened)
     }
 
     /// The sessions on a target and on moments of it: its name, the initiator's, and a number.
@@ -162,20 +165,23 @@ impl Sessions {
 }
 
 impl State {
-    /// Remembers a disk for an initiator that did not part with it.
-    fn lose(&mut self, key: &Key, (number, opened): (Number, Opened)) {
+    /// Remembers disks for an initiator that did not part with them.
+    fn lose(&mut self, key: &Key, units: &[(Number, Opened)]) {
         let now = Instant::now();
-        if self.lost.len() >= LOST_MAX {
-            self.lost.retain(|_, (_, since)| now - *since < LOST);
+        let key = (key.target.clone(), key.initiator.clone());
+        let last = |lost: &Lost| lost.values().map(|(_, since)| *since).max();
+        if self.lost.len() >= LOST_MAX && !self.lost.contains_key(&key) {
+            self.lost.retain(|_, lost| last(lost).is_some_and(|since| now - since < LOST));
         }
-        if self.lost.len() >= LOST_MAX {
-            let oldest = self.lost.iter().min_by_key(|(_, (_, since))| *since);
+        if self.lost.len() >= LOST_MAX && !self.lost.contains_key(&key) {
+            let oldest = self.lost.iter().min_by_key(|(_, lost)| last(lost));
             let oldest = oldest.map(|(key, _)| key.clone());
             tracing::warn!("too many lost sessions: the longest ago is forgotten");
             oldest.and_then(|key| self.lost.remove(&key));
         }
-        let key = (key.target.clone(), key.initiator.clone(), number);
-        self.lost.insert(key, (opened, now));
+        let lost = self.lost.entry(key).or_default();
+        lost.retain(|_, (_, since)| now - *since < LOST);
+        lost.extend(units.iter().map(|&(number, opened)| (number, (opened, now))));
     }
 
     /// Never 0, which means a new session.
@@ -196,14 +202,15 @@ impl Registered {
                 && key.initiator == self.key.initiator
         };
         if !state.live.keys().any(|key| is_other(&key)) {
-            let (target, initiator) = (&self.key.target, &self.key.initiator);
-            state.lost.retain(|(t, i, _), _| t != target || i != initiator);
+            state.lost.remove(&(self.key.target.clone(), self.key.initiator.clone()));
         }
     }
 
-    /// The session loses a unit without a logout of the initiator's own: it will come back for it.
-    pub(super) fn lose(&self, unit: (Number, Opened)) {
-        self.sessions.0.lock().lose(&self.key, unit);
+    /// The session loses units without a logout of the initiator's own: it will come back for them.
+    pub(super) fn lose(&self, units: &[(Number, Opened)]) {
+        if !units.is_empty() {
+            self.sessions.0.lock().lose(&self.key, units);
+        }
     }
 }
 
@@ -215,13 +222,14 @@ impl Drop for Registered {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::sync::Arc;
     use std::time::Instant;
 
     use units::Seq;
     use wire::iscsi::Isid;
 
-    use super::{INITIATOR_SESSIONS_MAX, Key, LOST, Sessions};
+    use super::{INITIATOR_SESSIONS_MAX, Key, LOST, LOST_MAX, Sessions, State};
 
     fn key(port: u8) -> Key {
         let (target, initiator) = ("iqn.a:t".to_owned(), "iqn.a:i".to_owned());
@@ -252,7 +260,7 @@ mod tests {
         };
         let session = sessions.enter(key(1)).await.expect("room");
         assert!(!is_another("iqn.a:i", other, 5), "it is there still");
-        session.lose((0, (disk, Some(Seq(5)))));
+        session.lose(&[(0, (disk, Some(Seq(5))))]);
         drop(session);
         assert!(!is_another("iqn.a:i", disk, 5));
         assert!(is_another("iqn.a:i", disk, 6), "it was reverted");
@@ -261,8 +269,26 @@ mod tests {
         assert!(!sessions.is_another("iqn.a:t", "iqn.a:i", (1, (other, None))), "another unit");
         assert!(!sessions.is_another("iqn.a:o", "iqn.a:i", (0, (other, None))));
         let long_ago = Instant::now().checked_sub(LOST).expect("a machine that ran so long");
-        sessions.0.lock().lost.values_mut().for_each(|lost| lost.1 = long_ago);
+        let age = |state: &mut State| {
+            let lost = state.lost.values_mut().flat_map(BTreeMap::values_mut);
+            lost.for_each(|(_, since)| *since = long_ago);
+        };
+        age(&mut sessions.0.lock());
         assert!(!is_another("iqn.a:i", other, 6));
+    }
+
+    #[test]
+    fn a_target_of_many_units_is_one_of_those_that_are_remembered() {
+        let mut state = State::default();
+        let units = [0, 1, 2].map(|number| (number, ((1, None), None)));
+        let own = |number: usize| Key { initiator: number.to_string(), ..key(1) };
+        (0..=LOST_MAX).for_each(|number| state.lose(&own(number), &units));
+        assert_eq!(state.lost.len(), LOST_MAX);
+        let has = |number: usize| {
+            let lost = state.lost.get(&(own(number).target, number.to_string()));
+            lost.map(BTreeMap::len)
+        };
+        assert_eq!([0, 1, LOST_MAX].map(has), [None, Some(3), Some(3)]);
     }
 
     #[tokio::test]

@@ -27,7 +27,7 @@ use super::chap::Authentication;
 use super::disks::{Bell, Bells};
 use super::sessions::Opened;
 use super::unit::{Number, UnitId};
-use crate::serving::{Export, Exports, OpenError, attach, attach_what, off_thread};
+use crate::serving::{Attached, Export, Exports, OpenError, attach, off_thread, try_attach};
 use crate::{Attachment, VolumeId};
 
 /// Names that are remembered.
@@ -81,10 +81,28 @@ pub(super) struct OpenUnit {
 pub(super) struct Made {
     id: u64,
     name: String,
+    /// The access that the initiator has shown to have.
+    access: Access,
     /// The numbers of its units that were opened, or found to be another disk than was lost.
     have: BTreeSet<Number>,
     /// Told when made targets change, since before this one was looked up.
     changed: watch::Receiver<()>,
+}
+
+/// Why units are not opened now.
+enum NotNow {
+    /// A volume is closed: all is looked at anew when it is not.
+    Closed(VolumeId),
+    Refused(Refusal),
+}
+
+/// The outcome of a look at a target that has changed.
+enum Looked {
+    Done,
+    /// Again, when this volume is not closed any more.
+    Closed(VolumeId),
+    /// The target, the session or the server is no more.
+    Over,
 }
 
 /// A name in use by a session.
@@ -330,15 +348,19 @@ pub(super) async fn open(
             targets.base
         ))));
     };
-    let changed = targets.changed.subscribe();
-    let (exports, volume) = (Arc::clone(&context.exports), wanted.volume.clone());
-    if let Some(made) = off_thread(move || exports.target(&volume)).await? {
-        return match wanted.moment {
-            None => open_made(context, name, made, changed, (initiator, client)).await,
-            Some(_) => Ok(Err(Refusal::not_found(
-                "a made target has no moments: make one of moments".to_owned(),
-            ))),
-        };
+    loop {
+        let changed = targets.changed.subscribe();
+        let (exports, volume) = (Arc::clone(&context.exports), wanted.volume.clone());
+        let Some(made) = off_thread(move || exports.target(&volume)).await? else { break };
+        if wanted.moment.is_some() {
+            let why = "a made target has no moments: make one of moments".to_owned();
+            return Ok(Err(Refusal::not_found(why)));
+        }
+        match open_made(context, name, made, changed, (initiator, client)).await? {
+            Ok(target) => return Ok(Ok(target)),
+            Err(NotNow::Refused(refusal)) => return Ok(Err(refusal)),
+            Err(NotNow::Closed(volume)) => context.attachments.opened(volume).await,
+        }
     }
     let Some(moment) = &wanted.moment else {
         return Ok(match attach(context, &wanted.volume, client).await? {
@@ -409,16 +431,18 @@ async fn open_made(
     info: TargetInfo,
     changed: watch::Receiver<()>,
     (initiator, client): (&str, &str),
-) -> io::Result<Result<Target, Refusal>> {
-    let mut made = Made { id: info.id, name: info.name.clone(), have: BTreeSet::new(), changed };
+) -> io::Result<Result<Target, NotNow>> {
+    let (have, access) = (BTreeSet::new(), info.access.clone());
+    let mut made = Made { id: info.id, name: info.name.clone(), access, have, changed };
     let units = match made.open_new(context, name, &info, (initiator, client)).await? {
         Ok(units) if units.is_empty() => {
             let why = "no unit of this target can be opened now: its volumes are gone, or were \
                        reverted less than 3 minutes ago";
-            return Ok(Err(Refusal { status: LoginStatus::SERVICE_UNAVAILABLE, why: why.into() }));
+            let refusal = Refusal { status: LoginStatus::SERVICE_UNAVAILABLE, why: why.into() };
+            return Ok(Err(NotNow::Refused(refusal)));
         }
         Ok(units) => units,
-        Err(refusal) => return Ok(Err(refusal)),
+        Err(not_now) => return Ok(Err(not_now)),
     };
     let (name, access) = (name.to_owned(), info.access);
     Ok(Ok(Target { name, access, units, used: None, made: Some(made) }))
@@ -427,21 +451,23 @@ async fn open_made(
 impl Made {
     /// Opens the units that the session has not. One that cannot be opened is left out, as is one
     /// that is another disk than the initiator lost a while ago; but if it may well be opened
-    /// later, nothing is: half of a group is worse than none.
+    /// later, nothing is: half of a group is worse than none. Nor is anything held while a volume
+    /// is closed: who closes it may want the others next.
     async fn open_new(
         &mut self,
         context: &Arc<IscsiContext>,
         name: &str,
         info: &TargetInfo,
         (initiator, client): (&str, &str),
-    ) -> io::Result<Result<Vec<OpenUnit>, Refusal>> {
+    ) -> io::Result<Result<Vec<OpenUnit>, NotNow>> {
         let mut units = Vec::new();
         for unit in info.units.iter().filter(|unit| !self.have.contains(&unit.number)) {
             let (volume, seq) = (unit.volume_id, unit.seq);
             let open = move |exports: &dyn Exports| exports.open_unit(volume, seq);
-            let opened = match attach_what(context, client, open).await? {
-                Ok(opened) => opened,
-                Err(error) if error.may_pass => return Ok(Err(error.into())),
+            let opened = match try_attach(context, client, open).await? {
+                Ok(Attached::Open(export, attachment)) => (export, attachment),
+                Ok(Attached::Closed(volume)) => return Ok(Err(NotNow::Closed(volume))),
+                Err(error) if error.may_pass => return Ok(Err(NotNow::Refused(error.into()))),
                 Err(error) => {
                     tracing::info!(name, number = unit.number, %error, "a number without a unit");
                     continue;
@@ -467,28 +493,63 @@ impl Made {
         bells: Bells,
     ) {
         while self.changed.changed().await.is_ok() {
-            let (exports, own) = (Arc::clone(&context.exports), self.name.clone());
-            let Ok(found) = off_thread(move || exports.target(&own)).await else { return };
-            let Some(info) = found.filter(|info| info.id == self.id) else {
-                let _ = bells.send(Bell::Deleted);
-                return;
-            };
-            let is_there = |number: &Number| info.units.iter().any(|unit| unit.number == *number);
-            let gone: Vec<Number> =
-                self.have.iter().copied().filter(|number| !is_there(number)).collect();
-            self.have.retain(|number| is_there(number));
-            let new = self.open_new(&context, &name, &info, (&initiator, &client)).await;
-            let new = match new {
-                Ok(Ok(new)) => new,
-                Ok(Err(Refusal { why, .. })) => {
-                    tracing::warn!(name, why, "units that were added are not opened");
-                    Vec::new()
+            let who = (&*initiator, &*client);
+            let mut looked = self.look(&context, &name, who, &bells).await;
+            while let Looked::Closed(volume) = looked {
+                tokio::select! {
+                    () = context.attachments.opened(volume) => {}
+                    // It may be no unit any more.
+                    _ = self.changed.changed() => {}
                 }
-                Err(_) => return,
-            };
-            if !(gone.is_empty() && new.is_empty()) && bells.send(Bell::Units(gone, new)).is_err() {
+                looked = self.look(&context, &name, who, &bells).await;
+            }
+            if matches!(looked, Looked::Over) {
                 return;
             }
+        }
+    }
+
+    /// Compares what the session has with what the target is, and rings.
+    async fn look(
+        &mut self,
+        context: &Arc<IscsiContext>,
+        name: &str,
+        who: (&str, &str),
+        bells: &Bells,
+    ) -> Looked {
+        let (exports, own) = (Arc::clone(&context.exports), self.name.clone());
+        let Ok(found) = off_thread(move || exports.target(&own)).await else {
+            return Looked::Over;
+        };
+        let Some(info) = found.filter(|info| info.id == self.id) else {
+            let _ = bells.send(Bell::Deleted);
+            return Looked::Over;
+        };
+        let is_there = |number: &Number| info.units.iter().any(|unit| unit.number == *number);
+        let gone: Vec<Number> =
+            self.have.iter().copied().filter(|number| !is_there(number)).collect();
+        self.have.retain(|number| is_there(number));
+        // First: who waits for these may keep others closed.
+        if !gone.is_empty() && bells.send(Bell::Units(gone, Vec::new())).is_err() {
+            return Looked::Over;
+        }
+        if info.access != self.access {
+            // The initiator has not shown that it has this access: its next login does.
+            tracing::info!(name, "the access was changed: a session gets no units any more");
+            return Looked::Done;
+        }
+        let new = match self.open_new(context, name, &info, who).await {
+            Ok(Ok(new)) => new,
+            Ok(Err(NotNow::Closed(volume))) => return Looked::Closed(volume),
+            Ok(Err(NotNow::Refused(Refusal { why, .. }))) => {
+                tracing::warn!(name, why, "units that were added are not opened");
+                return Looked::Done;
+            }
+            Err(_) => return Looked::Over,
+        };
+        match new.is_empty() || bells.send(Bell::Units(Vec::new(), new)).is_ok() {
+            true => Looked::Done,
+            false => Looked::Over,
         }
     }
 }

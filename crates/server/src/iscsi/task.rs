@@ -259,6 +259,12 @@ impl Tasks {
         self.all.iter().filter(|(_, task)| is_of(task)).map(|(&tag, _)| tag).collect()
     }
 
+    /// Whether another session waits for what is aborted of a unit.
+    pub(super) fn is_awaited_at(&self, unit: u16) -> bool {
+        let mut functions = self.functions.iter();
+        functions.any(|it| matches!(it.end, FunctionEnd::Told(number, _) if number == unit))
+    }
+
     /// A task has ended.
     pub(super) fn remove(&mut self, tag: Tag) -> Option<Task> {
         let task = self.all.remove(&tag)?;

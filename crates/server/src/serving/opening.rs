@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::{Export, Exports, OpenError, Serving};
-use crate::Attachment;
+use crate::{Attachment, VolumeId};
 
 /// Opens a disk and enters the register of its volume, as soon as that is not closed.
 pub(crate) async fn attach(
@@ -12,16 +12,30 @@ pub(crate) async fn attach(
     name: &str,
     client: &str,
 ) -> io::Result<Result<(Arc<dyn Export>, Attachment), OpenError>> {
-    let name = name.to_owned();
-    attach_what(serving, client, move |exports| exports.open(&name)).await
+    loop {
+        let name = name.to_owned();
+        match try_attach(serving, client, move |exports| exports.open(&name)).await? {
+            Ok(Attached::Open(export, attachment)) => return Ok(Ok((export, attachment))),
+            // The volume may be another, or none, when it is opened again.
+            Ok(Attached::Closed(volume)) => serving.attachments.opened(volume).await,
+            Err(error) => return Ok(Err(error)),
+        }
+    }
 }
 
-/// The same of whatever `open` opens.
-pub(crate) async fn attach_what(
+/// The outcome of opening a disk.
+pub(crate) enum Attached {
+    Open(Arc<dyn Export>, Attachment),
+    /// The volume is closed.
+    Closed(VolumeId),
+}
+
+/// Opens whatever `open` opens and enters the register of its volume, unless that is closed.
+pub(crate) async fn try_attach(
     serving: &Serving,
     client: &str,
     open: impl Fn(&dyn Exports) -> Result<Arc<dyn Export>, OpenError> + Clone + Send + 'static,
-) -> io::Result<Result<(Arc<dyn Export>, Attachment), OpenError>> {
+) -> io::Result<Result<Attached, OpenError>> {
     loop {
         let (exports, open) = (Arc::clone(&serving.exports), open.clone());
         let export = match off_thread(move || open(&*exports)).await? {
@@ -29,15 +43,13 @@ pub(crate) async fn attach_what(
             Err(error) => return Ok(Err(error)),
         };
         let (volume, part) = export.part_of();
-        if let Some(attachment) = serving.attachments.attach(volume, part, client) {
-            // A delete that was over before the register knew of this client did not see it.
-            if export.is_served() {
-                return Ok(Ok((export, attachment)));
-            }
-            continue;
+        let Some(attachment) = serving.attachments.attach(volume, part, client) else {
+            return Ok(Ok(Attached::Closed(volume)));
+        };
+        // A delete that was over before the register knew of this client did not see it.
+        if export.is_served() {
+            return Ok(Ok(Attached::Open(export, attachment)));
         }
-        // The volume may be another, or none, when it is opened again.
-        serving.attachments.opened(volume).await;
     }
 }
 

@@ -8,6 +8,7 @@
 //! 4. A target is not opener than its volumes, also those in the trash.
 //! 5. Targets in memory change under the pool's books, as the catalogue does.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -98,6 +99,22 @@ fn no_target(name: &str) -> Error {
         .with_hint("`hindsight target list` names them")
 }
 
+fn corrupt(text: String) -> Error {
+    Error::new(ErrorKind::Corrupt, text)
+}
+
+/// The records of the catalogue by name.
+fn named(records: Vec<TargetRecord>) -> Result<BTreeMap<String, TargetRecord>> {
+    let mut all = BTreeMap::new();
+    for record in records {
+        record.check()?;
+        if let Some(other) = all.insert(record.name.clone(), record) {
+            return Err(corrupt(format!("two targets have the name of target {}", other.id)));
+        }
+    }
+    Ok(all)
+}
+
 impl TargetRecord {
     /// Adds a unit.
     fn add(&mut self, unit: UnitRecord) -> Result<()> {
@@ -124,6 +141,20 @@ impl TargetRecord {
         self.units.push(unit);
         self.units.sort_by_key(|unit| unit.number);
         Ok(())
+    }
+
+    /// Fails where a record of the catalogue is none that was ever written.
+    fn check(&self) -> Result<()> {
+        let numbers = || self.units.iter().map(|unit| &unit.number).chain(&self.retired);
+        let once: BTreeSet<u16> = numbers().copied().collect();
+        let is_sound = self.units.len() <= UNITS_MAX
+            && self.units.is_sorted_by_key(|unit| unit.number)
+            && once.len() == numbers().count()
+            && once.last().is_none_or(|&last| last <= NUMBER_MAX);
+        match is_sound {
+            true => Ok(()),
+            false => Err(corrupt(format!("the units of target {} are wrong", self.id))),
+        }
     }
 
     /// Takes a unit out, for good.
@@ -200,9 +231,7 @@ impl Volumes {
 
     /// Takes up the targets of the catalogue.
     pub(crate) fn load_targets(&self) -> Result<()> {
-        let records = self.core.catalogue.all(tables::TARGETS)?;
-        let named = records.into_iter().map(|record: TargetRecord| (record.name.clone(), record));
-        *self.targets.lock() = named.collect();
+        *self.targets.lock() = named(self.core.catalogue.all(tables::TARGETS)?)?;
         Ok(())
     }
 
@@ -224,7 +253,8 @@ impl Volumes {
         for volume in self.registry.all().iter().filter(|volume| is_unit(volume.id)) {
             if !record.access.is_as_closed_as(&volume.access()) {
                 let text = format!("{} would be opener than {}", record.name, volume.name());
-                let hint = "give it CHAP, or initiators, where a volume of it has such";
+                let hint = "give it CHAP where a volume of it has it, and no initiators that a \
+                            list of a volume of it has not";
                 return Err(invalid(text, hint));
             }
         }
@@ -296,8 +326,8 @@ impl Volumes {
 }
 
 impl Groups {
-    /// Makes a target of several units. Without another access it has that of its first volume
-    /// that has one.
+    /// Makes a target of several units. Without another access it has that of its volumes that
+    /// have one, which is to be the same.
     ///
     /// # Errors
     /// `Exists`, `NotFound`, `Invalid`, `Refused`; those of resolving moments.
@@ -331,8 +361,14 @@ impl Groups {
         };
         units.into_iter().try_for_each(|unit| record.add(unit))?;
         let volumes = record.units.iter().filter_map(|unit| self.registry.by_id(unit.volume));
-        let theirs = volumes.map(|volume| volume.access()).find(|access| !access.is_open());
-        record.access = theirs.unwrap_or_default().changed(access);
+        let theirs = volumes.map(|volume| volume.access()).filter(|access| !access.is_open());
+        let mut theirs: Vec<Access> = theirs.map(|own| own.changed(access)).collect();
+        theirs.dedup();
+        if theirs.len() > 1 {
+            let text = format!("the volumes of {name} have different accesses");
+            return Err(invalid(text, "say which it is to have: --chap-user, --allow"));
+        }
+        record.access = theirs.pop().unwrap_or_else(|| Access::default().changed(access));
         self.check_target(&record)?;
         self.put_target(tx, record, "target-create")?;
         self.target(name)
@@ -342,6 +378,10 @@ impl Groups {
         let mut volumes = self.group_volumes(group)?;
         volumes.sort_by(|one, other| one.name().cmp(other.name()));
         let moments = at.map(|at| self.resolve_group(group, at)).transpose()?;
+        if at.is_some() && self.group_record(group)?.members.len() != volumes.len() {
+            let text = format!("a volume of group {group} is deleted");
+            return Err(invalid(text, "bring it back from the trash, or name the others by --lun"));
+        }
         let unit = |(number, volume): (u16, &Arc<Volume>)| {
             volume.refuse_share("iSCSI does not serve it", "take the others by --lun")?;
             let seq = moments.as_ref().map(|moments| {
@@ -352,5 +392,49 @@ impl Groups {
             Ok(UnitRecord { number, volume: volume.id, seq: seq.transpose()? })
         };
         (0..).zip(&volumes).map(unit).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ErrorKind, NUMBER_MAX, TargetRecord, UNITS_MAX, UnitRecord, named};
+    use crate::types::Access;
+
+    fn record(id: u64, units: &[u16], retired: &[u16]) -> TargetRecord {
+        let unit = |&number: &u16| UnitRecord { number, volume: number.into(), seq: None };
+        TargetRecord {
+            id,
+            name: "t".to_owned(),
+            created_ns: 0,
+            units: units.iter().map(unit).collect(),
+            retired: retired.to_vec(),
+            access: Access::default(),
+        }
+    }
+
+    #[test]
+    fn a_target_that_was_never_written_so_is_an_error() {
+        let most: Vec<u16> = (0..UNITS_MAX as u16).collect();
+        let more: Vec<u16> = (0..=UNITS_MAX as u16).collect();
+        for (units, retired) in
+            [(&[][..], &[][..]), (&[0, 3, NUMBER_MAX], &[1]), (&[3], &[NUMBER_MAX]), (&most, &[])]
+        {
+            named(vec![record(1, units, retired)]).expect("sound");
+        }
+        for (units, retired) in [
+            (&[NUMBER_MAX + 1][..], &[][..]),
+            (&[u16::MAX], &[]),
+            (&[0], &[NUMBER_MAX + 1]),
+            (&[0, 0], &[]),
+            (&[3, 0], &[]),
+            (&[0, 3], &[3]),
+            (&[0], &[1, 1]),
+            (&more, &[]),
+        ] {
+            let wrong = named(vec![record(1, units, retired)]);
+            assert_eq!(wrong.expect_err("wrong").kind, ErrorKind::Corrupt, "{units:?} {retired:?}");
+        }
+        let twice = named(vec![record(1, &[0], &[]), record(2, &[1], &[])]);
+        assert_eq!(twice.expect_err("two of one name").kind, ErrorKind::Corrupt);
     }
 }

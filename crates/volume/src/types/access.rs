@@ -104,10 +104,12 @@ impl Access {
         self.allow.is_empty() || self.allow.iter().any(|allowed| allowed == initiator)
     }
 
-    /// Whether it asks for a proof, and for a name, where another does.
+    /// Whether it asks for a proof where another does, and allows no name that the other does not.
+    /// Which proof is not compared.
     pub(crate) fn is_as_closed_as(&self, other: &Access) -> bool {
-        (self.chap.is_some() || other.chap.is_none())
-            && (!self.allow.is_empty() || other.allow.is_empty())
+        let is_within = other.allow.is_empty()
+            || !self.allow.is_empty() && self.allow.iter().all(|name| other.allows(name));
+        (self.chap.is_some() || other.chap.is_none()) && is_within
     }
 
     pub(crate) fn changed(&self, change: &AccessChange) -> Access {

@@ -120,6 +120,13 @@ fn a_group_is_a_target_of_one_instant() {
     assert_eq!(told(&pool), [some(0, "a", None), some(1, "b", None)]);
     pool.delete_target("t").expect("deleted");
     assert_eq!(kind(group(Some(Moment::Version(9)))), ErrorKind::NotFound);
+    // A part of the group is none.
+    drop((a, b));
+    let forced = Deletion { force: true, ..Deletion::default() };
+    let id = pool.remove_volume("b", forced).expect("deleted").id;
+    assert_eq!(kind(group(Some(Moment::Version(0)))), ErrorKind::Invalid);
+    pool.undelete_volume(id, None).expect("back");
+    group(Some(Moment::Version(0))).expect("made");
 }
 
 #[test]
@@ -142,6 +149,30 @@ fn a_target_is_no_way_round_the_access_of_a_volume() {
     let none = AccessChange { chap: Some(None), ..AccessChange::default() };
     let change = TargetChange { access: none, ..TargetChange::default() };
     assert_eq!(kind(pool.change_target("t", &change)), ErrorKind::Invalid);
+    // Of volumes that differ none has its way by chance.
+    drop((add(&pool, "other", 0), add(&pool, "listed", 0)));
+    let allowed = |names: &[&str]| {
+        let allow = Some(names.iter().map(|&name| name.to_owned()).collect());
+        AccessChange { allow, ..AccessChange::default() }
+    };
+    let theirs = AccessChange { chap: credential("twelve-chars-2"), ..AccessChange::default() };
+    pool.set_access("other", &theirs).expect("set");
+    let both = [unit(0, "shut", None), unit(1, "other", None)];
+    assert_eq!(kind(make(&pool, "u", &both)), ErrorKind::Invalid);
+    let own = pool.create_target("u", &UnitsSpec::Each(both.to_vec()), &chap).expect("made");
+    assert_eq!(own.access, access);
+    // A list is one of those of the volume at most.
+    pool.set_access("listed", &allowed(&["iqn.a", "iqn.b"])).expect("set");
+    let listed = |names: &[&str]| {
+        let units = UnitsSpec::Each(vec![unit(0, "listed", None)]);
+        pool.create_target("l", &units, &allowed(names))
+    };
+    for more in [&[][..], &["iqn.c"], &["iqn.a", "iqn.c"]] {
+        assert_eq!(kind(listed(more)), ErrorKind::Invalid, "{more:?}");
+    }
+    listed(&["iqn.a"]).expect("made");
+    assert_eq!(kind(pool.set_access("listed", &allowed(&["iqn.b"]))), ErrorKind::Invalid);
+    pool.set_access("listed", &allowed(&["iqn.a"])).expect("set");
     // One secret proves one side, here and at every volume.
     let other = credential("another-secret-1");
     let access = AccessChange { mutual: other.clone(), ..AccessChange::default() };

@@ -49,7 +49,10 @@ impl Core {
             return Step::Done;
         }
         let is_for_all = is_for_all(request.function);
-        let disk = self.disks.at(request.lun);
+        // Of one that was taken away the session ends its own tasks, and nothing of others.
+        let is_of_others =
+            matches!(request.function, TaskFunction::CLEAR_TASK_SET | TaskFunction::LUN_RESET);
+        let disk = self.disks.at(request.lun).filter(|disk| disk.is_there() || !is_of_others);
         if disk.is_none() && !is_for_all {
             self.sender.task_response(&response(TaskResult::NO_LUN));
             return Step::Done;
@@ -128,13 +131,14 @@ impl Core {
         waits_for
     }
 
-    /// Resets all units; ready when nothing of other sessions is under way on them.
+    /// Resets all units that are there; ready when nothing of other sessions is under way on them.
     fn reset_all(&self) -> Aborted {
         let reset = |disk: &Disk| {
             disk.nexus.reset(Code::BUS_RESET);
             disk.nexus.abort_others(|_| true)
         };
-        let others: Vec<Aborted> = self.disks.iter().map(reset).collect();
+        let there = self.disks.iter().filter(|disk| disk.is_there());
+        let others: Vec<Aborted> = there.map(reset).collect();
         Box::pin(async move {
             for other in others {
                 other.await;
@@ -171,7 +175,11 @@ impl Core {
             match end {
                 FunctionEnd::Response(response) => self.sender.task_response(&response),
                 FunctionEnd::Told(unit, number) => {
-                    self.disk(Lun::from_number(unit)).nexus.aborted(number);
+                    // A unit that was let go of meanwhile has told so.
+                    if let Some(disk) = self.disks.at(Lun::from_number(unit)) {
+                        disk.nexus.aborted(number);
+                    }
+                    self.let_go_idle(unit);
                 }
             }
         }

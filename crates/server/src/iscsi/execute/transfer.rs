@@ -145,6 +145,12 @@ impl Core {
     ) -> Step {
         let tag = data.task_tag;
         // Data of a command that has failed or was aborted is still on its way.
+        let awaiting = self.tasks.all.get(&tag).filter(|task| task.incoming.is_some());
+        let Some(lun) = awaiting.map(|task| task.received.request.lun) else { return Step::Done };
+        // Before anything of it is taken: what has to wait is received anew.
+        if pdu.is_intact && data.is_final && !self.write_others(lun, group) {
+            return Step::Wait;
+        }
         let Some(task) = self.tasks.all.get_mut(&tag) else { return Step::Done };
         let Some(incoming) = &mut task.incoming else { return Step::Done };
         let arrived = match pdu.is_intact {
@@ -156,9 +162,6 @@ impl Core {
             Arrived::Wrong(sense) => self.ended(tag, sense.into()),
             Arrived::Burst if incoming.is_whole() => {
                 let received = task.received;
-                if !self.write_others(received.request.lun, group) {
-                    return Step::Wait;
-                }
                 let own = self.tasks.take_data(tag).expect("it is all here");
                 // It has a task already.
                 let step = self.carry_out_with(&received, Payload::Own(own), group);

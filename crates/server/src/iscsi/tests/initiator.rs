@@ -41,7 +41,8 @@ impl Rig {
         Rig::with(|context| context.is_safe = |_| false)
     }
 
-    fn with(change: impl FnOnce(&mut IscsiContext)) -> Rig {
+    /// The same, in a context that is changed first.
+    pub(super) fn with(change: impl FnOnce(&mut IscsiContext)) -> Rig {
         let exports = MemoryExports::default();
         let (disk, other) = (Arc::clone(&exports.disk), Arc::clone(&exports.other));
         let made = Arc::clone(&exports.made);

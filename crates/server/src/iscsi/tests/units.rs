@@ -1,12 +1,15 @@
 //! Targets of several units: each is apart, whatever initiators put into the field of eight bytes;
 //! what is added appears, and what is wanted is taken away alone.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use units::{Seq, WallTime};
 use volume::{Access, TargetInfo, UnitInfo};
-use wire::iscsi::{LoginStatus, Request, Response, TaskFunction, TaskResult, encode};
+use wire::iscsi::{
+    DataOut, Digests, LoginStatus, Request, Response, Serial, Tag, TaskFunction, TaskResult, encode,
+};
 use wire::scsi::{Lun, report_luns};
 
 use super::initiator::{Initiator, Rig};
@@ -25,6 +28,10 @@ const LUNS_CHANGED: (u8, u8, u8) = (6, 0x3f, 0x0e);
 const POWER_ON: (u8, u8, u8) = (6, 0x29, 0);
 
 pub(super) fn set(rig: &Rig, units: &[(u16, u64, Option<Seq>)]) {
+    set_with(rig, units, Access::default());
+}
+
+fn set_with(rig: &Rig, units: &[(u16, u64, Option<Seq>)], access: Access) {
     let unit = |&(number, volume_id, seq)| UnitInfo { number, volume_id, volume: None, seq };
     let target = TargetInfo {
         id: 7,
@@ -32,7 +39,7 @@ pub(super) fn set(rig: &Rig, units: &[(u16, u64, Option<Seq>)]) {
         created: WallTime::from_nanos(0),
         units: units.iter().map(unit).collect(),
         retired: Vec::new(),
-        access: Access::default(),
+        access,
     };
     *rig.made.lock() = vec![target];
     rig.context.targets.tell_of_change();
@@ -78,7 +85,7 @@ fn units_are_apart_in_one_turn_and_by_each_address() {
         let number = if round % 2 == 0 { 0 } else { FLAT };
         let request = at(&mut initiator, number).request(round.into(), &WRITE, 0, 4096);
         let bhs = encode::request(&Request::Command(request));
-        encode::pdu(&bhs, &[round + 1; 4096], wire::iscsi::Digests::default(), &mut pieces);
+        encode::pdu(&bhs, &[round + 1; 4096], Digests::default(), &mut pieces);
         initiator.cmd_sn = initiator.cmd_sn.next();
     }
     std::io::Write::write_all(&mut initiator.socket, &pieces).expect("sent");
@@ -184,6 +191,7 @@ fn resets_aborts_and_reservations_are_of_one_unit() {
 #[test]
 fn a_unit_that_is_added_appears_and_one_that_is_taken_out_goes() {
     let rig = Rig::new();
+    let held = Arc::strong_count(&rig.other);
     set(&rig, &[(0, DISK, None)]);
     let mut initiator = log_in(&rig, 1);
     initiator.command(1, &READY, 0, &[]);
@@ -212,6 +220,7 @@ fn a_unit_that_is_added_appears_and_one_that_is_taken_out_goes() {
     at(&mut initiator, FLAT).command(4, &READY, 0, &[]);
     assert_eq!(initiator.sense(), NO_SUCH_UNIT);
     eventually("it is let go", || rig.context.attachments.count(OTHER) == 0);
+    eventually("and so is what it holds", || Arc::strong_count(&rig.other) == held);
     // The list was asked for: that it has changed is no news.
     set(&rig, &[(0, DISK, None), (9, 99, None), (10, OTHER, None)]);
     eventually("it is there", || luns(&mut initiator).len() == 2);
@@ -255,4 +264,142 @@ fn a_volume_that_is_wanted_takes_its_unit_alone() {
     assert_eq!(luns(&mut back), [Lun(0)]);
     back.log_out();
     assert_eq!(luns(&mut log_in(&rig, 1)).len(), 2, "it has parted with what it had");
+}
+
+#[test]
+fn a_session_gets_no_unit_by_an_access_that_it_has_not_shown() {
+    let rig = Rig::new();
+    set(&rig, &[(0, DISK, None), (9, DISK, Some(Seq(1)))]);
+    let mut initiator = log_in(&rig, 1);
+    assert_eq!(luns(&mut initiator).len(), 2);
+    let access =
+        Access { allow: vec!["iqn.2026-11.org.example:test".to_owned()], ..Access::default() };
+    set_with(&rig, &[(0, DISK, None), (FLAT, OTHER, None)], access);
+    eventually("it loses one", || luns(&mut initiator) == [Lun(0)]);
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!((rig.context.attachments.count(OTHER), luns(&mut initiator).len()), (0, 1));
+    // The next login has shown it.
+    assert_eq!(luns(&mut log_in(&rig, 2)).len(), 2);
+    set(&rig, &[(0, DISK, None), (FLAT, OTHER, None)]);
+    eventually("it is as it was", || luns(&mut initiator).len() == 2);
+}
+
+#[test]
+fn data_of_one_unit_is_taken_once_when_the_writes_of_another_wait() {
+    let rig = Rig::new();
+    set(&rig, &[(0, DISK, None), (FLAT, OTHER, None)]);
+    let mut initiator = ready(&rig, 1);
+    let request = at(&mut initiator, FLAT).request(2, &WRITE, 0, 4096);
+    initiator.send(&Request::Command(request), &[]);
+    initiator.cmd_sn = initiator.cmd_sn.next();
+    let Some((Response::ReadyToTransfer(r2t), _)) = initiator.receive() else { panic!("no R2T") };
+    rig.disk.is_ahead.store(true, Ordering::SeqCst);
+    rig.disk.close_gate();
+    let request = at(&mut initiator, 0).request(3, &WRITE, 0, 4096);
+    let out = DataOut {
+        is_final: true,
+        lun: Lun::from_number(FLAT),
+        task_tag: Tag(2),
+        transfer_tag: r2t.transfer_tag,
+        exp_stat_sn: Serial(0),
+        data_sn: 0,
+        offset: 0,
+    };
+    let mut pieces = Vec::new();
+    for (request, byte) in [(Request::Command(request), 7), (Request::DataOut(out), 8)] {
+        encode::pdu(&encode::request(&request), &[byte; 4096], Digests::default(), &mut pieces);
+    }
+    initiator.cmd_sn = initiator.cmd_sn.next();
+    std::io::Write::write_all(&mut initiator.socket, &pieces).expect("sent");
+    eventually("it waits", || rig.disk.waiting.load(Ordering::SeqCst) > 0);
+    rig.disk.open_gate();
+    let mut ended = [initiator.status(), initiator.status()];
+    ended.sort_unstable();
+    assert_eq!(ended, [(2, 0), (3, 0)]);
+    assert!(rig.disk.bytes.lock()[4096..8192].iter().all(|&byte| byte == 7));
+    assert!(rig.other.bytes.lock()[4096..8192].iter().all(|&byte| byte == 8));
+}
+
+#[test]
+fn a_session_resets_nothing_that_was_taken_from_it() {
+    let rig = Rig::new();
+    set(&rig, &[(0, DISK, None), (FLAT, OTHER, None)]);
+    let mut one = ready(&rig, 1);
+    rig.other.close_gate();
+    at(&mut one, FLAT).command(2, &SYNCHRONIZE, 0, &[]);
+    eventually("it waits", || rig.other.waiting.load(Ordering::SeqCst) > 0);
+    let (attachments, short) = (&rig.context.attachments, Duration::from_millis(100));
+    attachments.close(OTHER, Part::Present, true, short).expect_err("a flush is under way");
+    let mut two = ready(&rig, 2);
+    for function in [TaskFunction::LUN_RESET, TaskFunction::CLEAR_TASK_SET] {
+        at(&mut one, FLAT).manage(3, function, 0);
+        let Some((Response::Task(response), _)) = one.receive() else { panic!("no answer") };
+        assert_eq!(response.result, TaskResult::NO_LUN);
+    }
+    one.manage(4, TaskFunction::TARGET_WARM_RESET, 0);
+    // Its own flush is aborted by that.
+    rig.other.open_gate();
+    let Some((Response::Task(response), _)) = one.receive() else { panic!("no answer") };
+    assert_eq!(response.result, TaskResult::COMPLETE);
+    at(&mut two, 0).command(5, &READY, 0, &[]);
+    assert_eq!(two.sense(), (6, 0x29, 2));
+    at(&mut two, FLAT).command(6, &READY, 0, &[]);
+    assert_eq!(two.status(), (6, 0), "it is two's, and one has none there");
+    eventually("it is let go", || attachments.count(OTHER) == 1);
+}
+
+#[test]
+fn a_list_of_ranges_goes_no_further_on_a_unit_that_was_taken() {
+    let rig = Rig::new();
+    set(&rig, &[(0, DISK, None), (FLAT, OTHER, None)]);
+    let mut initiator = ready(&rig, 1);
+    rig.other.bytes.lock()[..8192].fill(1);
+    rig.other.is_ahead.store(true, Ordering::SeqCst);
+    rig.other.close_gate();
+    let mut list = [0; 40];
+    // Eight blocks from 0 on, and eight from 8 on.
+    (list[1], list[3], list[19], list[31], list[35]) = (38, 32, 8, 8, 8);
+    at(&mut initiator, FLAT).command(2, &[0x42, 0, 0, 0, 0, 0, 0, 0, 40, 0], 0, &list);
+    eventually("it waits", || rig.other.waiting.load(Ordering::SeqCst) > 0);
+    let (attachments, short) = (&rig.context.attachments, Duration::from_millis(100));
+    attachments.close(OTHER, Part::Present, true, short).expect_err("a range is under way");
+    eventually("it is taken", || luns(&mut initiator) == [Lun(0)]);
+    rig.other.open_gate();
+    assert_eq!(initiator.sense(), NO_SUCH_UNIT);
+    let bytes = rig.other.bytes.lock();
+    assert!(bytes[..4096].iter().all(|&byte| byte == 0));
+    assert!(bytes[4096..8192].iter().all(|&byte| byte == 1));
+}
+
+#[test]
+fn a_session_that_does_not_leave_a_unit_in_time_ends() {
+    let rig = Rig::with(|context| context.serving.limits.farewell = Duration::from_millis(300));
+    set(&rig, &[(0, DISK, None), (FLAT, OTHER, None)]);
+    let mut initiator = ready(&rig, 1);
+    rig.other.set_room(0);
+    at(&mut initiator, FLAT).command(2, &WRITE, 0, &[3; 4096]);
+    eventually("it waits", || rig.other.waiting_for_room.load(Ordering::SeqCst) > 0);
+    // It would wait for longer than this.
+    let patience = Duration::from_secs(6);
+    let closed = rig.context.attachments.close(OTHER, Part::Present, true, patience);
+    drop(closed.expect("nobody has it"));
+    assert!(initiator.receive().is_none(), "its connection has ended");
+}
+
+#[test]
+fn a_login_that_waits_for_one_volume_holds_no_other() {
+    let rig = Rig::new();
+    set(&rig, &[(0, DISK, None), (FLAT, OTHER, None)]);
+    let attachments = &rig.context.attachments;
+    let close = |volume| attachments.close(volume, Part::Present, false, Duration::from_secs(5));
+    let first = close(OTHER).expect("nobody has it");
+    let mut initiator = Initiator::new(rig.address, 1);
+    let name = rig.context.targets.name_of("t").expect("a name");
+    let login = std::thread::spawn(move || (initiator.log_in(&name), initiator));
+    std::thread::sleep(Duration::from_millis(200));
+    let second = close(DISK).expect("it waits without it");
+    assert!(!login.is_finished());
+    drop((first, second));
+    let (status, mut initiator) = login.join().expect("logged in");
+    assert_eq!((status, luns(&mut initiator).len()), (LoginStatus::SUCCESS, 2));
 }
