@@ -16,6 +16,7 @@ use api::{
     ImportedFiles, TreeQuery, path_text,
 };
 use files::{Kind, Member, Reader, What};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde::Serialize;
 use serde_json::json;
@@ -203,6 +204,7 @@ fn send(
 ) -> anyhow::Result<(ImportedFiles, Packed)> {
     let directory = match source {
         Source::Archive(archive) => {
+            let archive = progress("imported")?.wrap_read(archive);
             return Ok((client.import_files(name, query, archive)?, Packed::default()));
         }
         Source::Directory(directory) => directory,
@@ -212,12 +214,20 @@ fn send(
         // If it fails, the archive ends in the middle, which the server refuses.
         let packing =
             scope.spawn(|| pack(&directory, BufWriter::with_capacity(PART_BYTES, writer)));
-        let imported = client.import_files(name, query, reader);
+        let reader = progress("imported").map(|bar| bar.wrap_read(reader));
+        let imported = reader.and_then(|reader| Ok(client.import_files(name, query, reader)?));
         match (imported, packing.join().expect("packing does not panic")) {
             (_, Err(error)) if !is_broken_pipe(&error) => Err(error),
             (imported, packed) => Ok((imported?, packed?)),
         }
     })
+}
+
+/// Bytes of the archive so far, when standard error is a terminal.
+fn progress(what: &str) -> anyhow::Result<ProgressBar> {
+    let style = ProgressStyle::with_template("{spinner} {msg} {bytes} {bytes_per_sec}")?;
+    let bar = ProgressBar::no_length().with_style(style).with_message(what.to_owned());
+    Ok(bar.with_finish(ProgressFinish::AndClear))
 }
 
 /// Whether nobody read any more: the reader then knows why.
@@ -289,7 +299,13 @@ fn receive(
     query: &ArchiveQuery,
     to: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    match client.archive(share, query, &mut |bytes| to.write_all(bytes)) {
+    let bar = progress("exported")?;
+    let received = client.archive(share, query, &mut |bytes| {
+        bar.inc(bytes.len() as u64);
+        to.write_all(bytes)
+    });
+    bar.finish_and_clear();
+    match received {
         // As the fault of a file or pipe of ours.
         Err(ClientError::Keep(error)) => Err(error.into()),
         received => Ok(received.map(|()| to.flush())??),

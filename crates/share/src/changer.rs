@@ -59,6 +59,18 @@ impl<P: Present> Changer<'_, P> {
         }
     }
 
+    /// The object that has a name now.
+    ///
+    /// # Errors
+    /// `Stale`, `NotDirectory`; those of reading.
+    pub(crate) fn look(&self, directory: FileId, name: &[u8]) -> Result<Option<Attributes>> {
+        match self.share.tree(Wait::May)?.look_up(&Credentials::root(), directory, name) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Does as many changes as there are, each by its index, in as few transactions as they need.
     ///
     /// # Errors

@@ -20,6 +20,7 @@ use crate::changer::{Changer, not_overtaken};
 use crate::error::{Error, ErrorKind, Result, require};
 use crate::operations::create::{Create, Like};
 use crate::part::{Part, chunk_bytes, differences, write_part};
+use crate::path::{DEPTH_MAX, joined};
 use crate::permission::Credentials;
 use crate::transaction::{Caller, Transaction};
 use crate::tree::Tree;
@@ -28,8 +29,6 @@ use crate::tree::Tree;
 const TOLD_MAX: usize = 1000;
 /// Objects that may be left out.
 const LEFT_OUT_MAX: usize = 1 << 20;
-/// Directories in one another, at most.
-const DEPTH_MAX: usize = 4096;
 
 /// An object that is imported.
 #[derive(Clone, Copy, Debug)]
@@ -224,7 +223,7 @@ impl<'i, P: Present> Importing<'i, P> {
         }
         let mut id = self.changer.share.tree(Wait::May)?.top()?;
         for name in names {
-            id = match self.look(id, name)? {
+            id = match self.changer.look(id, name)? {
                 Some(there) => {
                     require(there.kind == FileKind::Directory, ErrorKind::NotDirectory)?;
                     there.id
@@ -241,15 +240,6 @@ impl<'i, P: Present> Importing<'i, P> {
         Ok(id)
     }
 
-    fn look(&self, directory: FileId, name: &[u8]) -> Result<Option<Attributes>> {
-        let tree = self.changer.share.tree(Wait::May)?;
-        match tree.look_up(&Credentials::root(), directory, name) {
-            Ok(found) => Ok(Some(found)),
-            Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
     fn make_directory(
         &self,
         parent: FileId,
@@ -257,7 +247,7 @@ impl<'i, P: Present> Importing<'i, P> {
         set: &SetAttributes,
     ) -> Result<(FileId, Effect)> {
         not_overtaken(|| {
-            let there = self.look(parent, name)?;
+            let there = self.changer.look(parent, name)?;
             if let Some(there) = there.filter(|there| there.kind == FileKind::Directory) {
                 return Ok((there.id, Effect::Kept));
             }
@@ -280,10 +270,10 @@ impl<'i, P: Present> Importing<'i, P> {
     fn link(&self, parent: FileId, name: &[u8], to: &[&[u8]]) -> Result<Effect> {
         let mut target = self.changer.share.tree(Wait::May)?.top()?;
         for name in to {
-            let found = self.look(target, name)?;
+            let found = self.changer.look(target, name)?;
             target = found.ok_or(Error::from(ErrorKind::NotFound))?.id;
         }
-        let there = self.look(parent, name)?;
+        let there = self.changer.look(parent, name)?;
         if there.is_some_and(|there| there.id == target) {
             return Ok(Effect::Kept);
         }
@@ -300,7 +290,7 @@ impl<'i, P: Present> Importing<'i, P> {
         set: &SetAttributes,
         like: Like<'_>,
     ) -> Result<Effect> {
-        let there = self.look(parent, name)?;
+        let there = self.changer.look(parent, name)?;
         if let Some(there) = there.filter(|there| there.kind == like.kind) {
             let is_alike = match like.kind {
                 FileKind::Symlink => {
@@ -337,7 +327,7 @@ impl<'i, P: Present> Importing<'i, P> {
         }
         let sized = SetAttributes { size: Some(size), ..SetAttributes::default() };
         let (id, effect) = not_overtaken(|| {
-            let there = self.look(parent, name)?;
+            let there = self.changer.look(parent, name)?;
             if let Some(there) = there.filter(is_ones_own) {
                 let is_other = there.size != size || !has(&there, set);
                 if there.size != size {
@@ -370,7 +360,7 @@ impl<'i, P: Present> Importing<'i, P> {
         bytes: &[u8],
         set: &SetAttributes,
     ) -> Result<(Effect, u64)> {
-        let there = self.look(parent, name)?;
+        let there = self.changer.look(parent, name)?;
         let (sized, root) = (Some(bytes.len() as u64), Credentials::root());
         let mut now = vec![0; bytes.len()];
         if let Some(there) = there.filter(|there| there.kind == FileKind::File) {
@@ -491,13 +481,4 @@ fn hash_of(names: &[&[u8]]) -> u64 {
     let mut hasher = DefaultHasher::new();
     names.hash(&mut hasher);
     hasher.finish()
-}
-
-fn joined(names: &[&[u8]]) -> Vec<u8> {
-    let mut path = Vec::new();
-    for name in names {
-        path.push(b'/');
-        path.extend_from_slice(name);
-    }
-    if path.is_empty() { b"/".to_vec() } else { path }
 }

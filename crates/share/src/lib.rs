@@ -67,7 +67,7 @@ pub use operation_log::{At, Logged, OperationLog};
 pub use operations::create::{Create, Like, Special};
 pub use operations::rename::Place;
 pub use past::Past;
-pub use path::{FilePath, PathError};
+pub use path::{DEPTH_MAX, FilePath, PathError};
 pub use paths::{Naming, OperationPaths, Paths};
 pub use permission::{Access, Credentials};
 pub use restore::{Effect, Restore, RestoreError, Restored, Told, restore};

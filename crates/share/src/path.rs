@@ -18,6 +18,19 @@ pub enum PathError {
     Name(#[from] FileNameError),
 }
 
+/// Directories in one another, at most.
+pub const DEPTH_MAX: usize = 4096;
+
+/// The path of names from the top.
+pub(crate) fn joined(names: &[&[u8]]) -> Vec<u8> {
+    let mut path = Vec::new();
+    for name in names {
+        path.push(b'/');
+        path.extend_from_slice(name);
+    }
+    if path.is_empty() { b"/".to_vec() } else { path }
+}
+
 /// A path: its names from the top.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilePath<'a>(Vec<&'a [u8]>);

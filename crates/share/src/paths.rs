@@ -10,12 +10,11 @@ use units::{FileId, Inode};
 use crate::directory;
 use crate::error::Result;
 use crate::operation_log::Logged;
+use crate::path::DEPTH_MAX;
 use crate::source::Source;
 
 /// Names that are kept in memory: about 100 MiB.
 const NAMES_MAX: usize = 1 << 20;
-/// Directories above an object; longer paths are not told.
-const DEPTH_MAX: usize = 4096;
 
 /// Paths in one tree, with the names of the directories that were looked at.
 pub struct Paths<'t, T> {
@@ -49,6 +48,7 @@ impl<'t, T: Source> Paths<'t, T> {
             let Some(parent) = parent.filter(|parent| parent.0 != 0) else { return Ok(None) };
             let Some(name) = self.name(parent, at)? else { return Ok(None) };
             names.push(name);
+            // Longer paths are not told.
             if names.len() > DEPTH_MAX {
                 return Ok(None);
             }

@@ -24,7 +24,7 @@ use crate::changer::Changer;
 use crate::directory::check_below;
 use crate::error::{Error, ErrorKind, Result, require};
 use crate::part::chunk_bytes;
-use crate::path::FilePath;
+use crate::path::{FilePath, joined};
 use crate::permission::Credentials;
 use crate::share::Share;
 use crate::transaction::{Caller, Transaction};
@@ -328,13 +328,7 @@ impl<T: Tree, P: Present> Run<'_, T, P> {
 
     /// The object of a name now.
     fn look(&self, directory: Option<FileId>, name: &[u8]) -> Result<Option<Attributes>> {
-        let Some(directory) = directory else { return Ok(None) };
-        let tree = self.share().tree(Wait::May)?;
-        match tree.look_up(&Credentials::root(), directory, name) {
-            Ok(found) => Ok(Some(found)),
-            Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        directory.map_or(Ok(None), |directory| self.changer.look(directory, name))
     }
 
     fn change<'d, R>(
@@ -387,14 +381,4 @@ impl<T: Tree, P: Present> Run<'_, T, P> {
             done.has_more = true;
         }
     }
-}
-
-/// The path of names.
-fn joined(names: &[&[u8]]) -> Vec<u8> {
-    let mut path = Vec::new();
-    for name in names {
-        path.push(b'/');
-        path.extend_from_slice(name);
-    }
-    if path.is_empty() { b"/".to_vec() } else { path }
 }

@@ -6,8 +6,8 @@ use crate::tree::SourceFile;
 /// Lines of a Rust file, tests apart.
 const FILE_LINES_MAX: usize = 800;
 const LINE_CHARS_MAX: usize = 100;
-/// Bytes of a text: the document of the API is the longest.
-const TEXT_BYTES_MAX: usize = 640 << 10;
+/// Bytes of a text.
+const TEXT_BYTES_MAX: usize = 512 << 10;
 /// Bytes of anything that is not text.
 const BINARY_BYTES_MAX: usize = 64 << 10;
 /// Names that say nothing.

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use ::files::{Link, Member, Reader, Time as FileTime, What, Writer};
 use ::share::{
-    Attributes, CauseKind, Credentials, ErrorKind, FileKind, Import, ImportError, Importing, Like,
-    Past, SetAttributes, SetTime, Tree, ViewBlocks, Wait,
+    Attributes, CauseKind, Credentials, DEPTH_MAX, ErrorKind, FileKind, Import, ImportError,
+    Importing, Like, Past, SetAttributes, SetTime, Tree, ViewBlocks, Wait,
 };
 use api::{ArchiveQuery, ImportFilesQuery, ImportedFiles, ProblemKind, path_text};
 use axum::Json;
@@ -32,8 +32,6 @@ const PIECE_BYTES: usize = 128 << 10;
 const PAGE_ENTRIES: usize = 256;
 /// Bytes of a path that are shown.
 const SHOWN_BYTES_MAX: usize = 1024;
-/// Directories in one another that are sent, at most.
-const DEPTH_MAX: usize = 4096;
 /// Members that are left out and told one by one, at most.
 const TOLD_MAX: usize = 1000;
 
@@ -252,7 +250,7 @@ fn told(object: &Attributes) -> ::files::Attributes {
             content_type = "application/problem+json"),
         (status = 409, description = "Another command changes the share, or it follows a server",
             body = api::Problem, content_type = "application/problem+json"),
-        (status = 415, description = "The body is no archive", body = api::Problem,
+        (status = 415, description = "The body is not application/x-tar", body = api::Problem,
             content_type = "application/problem+json"),
         (status = 422, description = "The body is no archive, or a damaged one",
             body = api::Problem, content_type = "application/problem+json"),

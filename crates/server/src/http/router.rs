@@ -7,6 +7,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use serde::Serialize;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -118,11 +119,14 @@ pub(super) fn api_document() -> serde_json::Value {
 /// The OpenAPI document as generated from the handlers; `api::OPENAPI_JSON` is the checked-in copy.
 #[must_use]
 pub fn openapi_json() -> String {
-    let document = api_document();
-    let mut json =
-        serde_json::to_string_pretty(&document).expect("a document of plain values serialises");
-    json.push('\n');
-    json
+    let mut json = Vec::new();
+    // A line a value, and the least indentation: it is long.
+    let form = serde_json::ser::PrettyFormatter::with_indent(b" ");
+    api_document()
+        .serialize(&mut serde_json::Serializer::with_formatter(&mut json, form))
+        .expect("a document of plain values serialises");
+    json.push(b'\n');
+    String::from_utf8(json).expect("JSON is UTF-8")
 }
 
 /// The whole service for requests that come in by `door`, where they have to show `token`.

@@ -89,14 +89,16 @@ async fn hand_over(
                 Ok(data) => Ok(data),
                 Err(_) => continue,
             },
-            Ok(Some(Err(error))) => Err(io::Error::other(error)),
+            Ok(Some(Err(error))) => {
+                is_broken.store(true, Ordering::Relaxed);
+                Err(io::Error::other(error))
+            }
             Err(_) => {
                 let text = format!("nothing came for {patience:?}");
                 Err(io::Error::new(ErrorKind::TimedOut, text))
             }
         };
         let is_last = part.is_err();
-        is_broken.fetch_or(is_last, Ordering::Relaxed);
         if to.send(part).await.is_err() || is_last {
             return;
         }
@@ -111,7 +113,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Says whether the body broke off: what is left of it is for nobody.
+    /// Says whether the connection broke: the rest of the body is for nobody.
     pub(super) fn is_broken(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_broken)
     }

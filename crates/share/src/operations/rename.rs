@@ -8,13 +8,11 @@ use crate::attributes::before;
 use crate::blocks::Present;
 use crate::directory::is_empty;
 use crate::error::{Error, ErrorKind, Result, require};
+use crate::path::DEPTH_MAX;
 use crate::permission::{WRITE, permits};
 use crate::source::Source;
 use crate::transaction::{Caller, Transaction};
 use crate::work::{Named, Work};
-
-/// Directories that may be above the one that a directory is moved into: who goes up has an end.
-const DEPTH_MAX: u32 = 4096;
 
 /// A directory, and a name in it.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +86,7 @@ fn check_move(work: &Work<'_, '_, '_>, source: &Named, from: FileId, to: FileId)
         return Ok(());
     }
     let mut above = to.inode;
+    // The way up has an end.
     let mut left = DEPTH_MAX;
     while above != Inode::ROOT {
         require(above != source.found.object.inode, ErrorKind::Invalid)?;

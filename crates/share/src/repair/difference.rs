@@ -17,6 +17,7 @@ use crate::content;
 use crate::directory;
 use crate::error::{Error, ErrorKind, Result, not_kept};
 use crate::operation_log::At;
+use crate::path::DEPTH_MAX;
 use crate::paths::{Paths, join};
 use crate::source::Source;
 
@@ -25,8 +26,6 @@ pub(crate) const PIECE_BYTES: u64 = 256 << 10;
 /// Times of changes of the content are told by records to that: a transaction has one time by the
 /// clock, and its operations have times that rise.
 const TIME_TOLERANCE_NS: u64 = 1_000_000;
-/// Directories that a path goes through at most.
-const DEPTH_MAX: usize = 4096;
 
 /// One thing that a repair does, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
