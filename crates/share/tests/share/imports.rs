@@ -228,6 +228,37 @@ fn check(theirs: &Objects, before: &Objects, after: &Objects, done: &Imported) {
     }
 }
 
+#[test]
+fn two_files_that_are_the_same_do_not_stay_one() {
+    let memory = Memory::default();
+    let share = make(&memory);
+    let time = WallTime::from_nanos(START);
+    let top = Object {
+        kind: FileKind::Directory,
+        attributes: (0o755, 0, 0, time, time),
+        content: Vec::new(),
+        inode: Inode(1),
+        links: 2,
+    };
+    let of =
+        |kind, inode| Object { kind, content: vec![b'x'; 50], inode: Inode(inode), ..top.clone() };
+    for kind in [FileKind::File, FileKind::Symlink] {
+        let tree = |second| {
+            let name = |name: &[u8], inode| (name.to_vec(), of(kind, inode));
+            Objects::from([(Vec::new(), top.clone()), name(b"/a", 2), name(b"/b", second)])
+        };
+        let inodes = || {
+            let found = objects(&share);
+            (found[&b"/a"[..]].inode, found[&b"/b"[..]].inode)
+        };
+        import(&share, &tree(2));
+        assert_eq!(inodes().0, inodes().1, "names of one");
+        import(&share, &tree(3));
+        assert_ne!(inodes().0, inodes().1, "one of each, though nothing else differs");
+        assert_sound(&share);
+    }
+}
+
 /// A content that ends early.
 struct Short(usize);
 
