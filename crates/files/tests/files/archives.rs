@@ -357,3 +357,42 @@ fn a_header_that_was_lost_to_zeros_is_not_the_end() {
     let two = whole.repeat(2);
     assert!(read_all(&two).unwrap_err().to_string().contains("several"));
 }
+
+#[test]
+fn pieces_that_are_not_the_content_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let sparse = fs::File::create(dir.path().join("sparse")).unwrap();
+    sparse.write_all_at(&[7; 4096], 1 << 20).unwrap();
+    sparse.write_all_at(&[8; 4096], 3 << 20).unwrap();
+    sparse.set_len(4 << 20).unwrap();
+    let whole = tar(dir.path(), &["--format=gnu", "-S"]);
+    assert_eq!(read_all(&whole).unwrap().len(), 2);
+    let at = 512 + 386;
+    // Longer than what is stored, over the next one, beyond the file.
+    for (field, number) in [(at + 12, 8192_u64), (at, 3 << 20), (at + 24, 1 << 30)] {
+        let mut damaged = whole.clone();
+        damaged[field..field + 12].copy_from_slice(format!("{number:011o}\0").as_bytes());
+        let header = &mut damaged[512..1024];
+        let others = header.iter().enumerate().filter(|(at, _)| !(148..156).contains(at));
+        let sum: u64 = others.map(|(_, byte)| u64::from(*byte)).sum::<u64>() + 8 * 32;
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        assert_eq!(read_all(&damaged).unwrap_err().kind(), ErrorKind::InvalidData, "{field}");
+    }
+}
+
+#[test]
+fn a_name_in_two_parts_is_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let below = dir.path().join("d".repeat(90)).join("e".repeat(40));
+    fs::create_dir_all(&below).unwrap();
+    fs::write(below.join("f"), b"deep").unwrap();
+    for format in ["--format=ustar", "--format=v7"] {
+        let is_v7 = format == "--format=v7";
+        let from = if is_v7 { below.as_path() } else { dir.path() };
+        let read = read_all(&tar(from, &[format])).unwrap();
+        let (member, content) = read.last().unwrap();
+        let name = [&b"./"[..], &[b'd'; 90], b"/", &[b'e'; 40], b"/f"].concat();
+        let wanted = if is_v7 { &b"./f"[..] } else { &name };
+        assert_eq!((&member.name[..], &content[..]), (wanted, &b"deep"[..]), "{format}");
+    }
+}

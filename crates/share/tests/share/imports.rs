@@ -255,6 +255,11 @@ fn two_files_that_are_the_same_do_not_stay_one() {
         assert_eq!(inodes().0, inodes().1, "names of one");
         import(&share, &tree(3));
         assert_ne!(inodes().0, inodes().1, "one of each, though nothing else differs");
+        // Bytes are compared, not sizes and times.
+        let mut other = tree(3);
+        other.get_mut(&b"/b"[..]).expect("there").content = vec![b'y'; 50];
+        assert_eq!(import(&share, &other).overwritten, 1);
+        assert!(objects(&share)[&b"/b"[..]].content == [b'y'; 50]);
         assert_sound(&share);
     }
 }
