@@ -10,3 +10,5 @@ mod journals;
 mod mutations;
 mod oracle;
 mod tables;
+mod xfs;
+mod xfs_sums;
