@@ -86,13 +86,19 @@ fn reads_as_the_kernel(name: &str, options: &[&str]) -> Result<()> {
     // As the tests of XFS itself say it: a file system may be this small, and its log.
     make.envs([("TEST_DIR", "1"), ("TEST_DEV", "1"), ("QA_CHECK_FS", "1")]);
     run(make.args(["-q", "-f", "-L", "STORM"]).args(options).arg(disk.device()))?;
-    let first = latest(&stage)?;
     disk.mount(&stage.path("mnt"), "defaults")?;
+    // The storm begins near the end of the log, and goes round it.
+    while used(&disk)? < 0.8 {
+        names(&stage.path("mnt/turning"), &mut random);
+        call("sync", &["-f", &stage.text("mnt")])?;
+    }
+    let first = latest(&stage)?;
     let mut open = Vec::new();
     storm(&stage.path("mnt"), &mut random, storm_time(), &mut |folder, random| {
         more(folder, random, &mut open)
     })?;
-    let last = latest(&stage)?;
+    let (last, turns) = (latest(&stage)?, used(&disk)?);
+    println!("{name}: the log went round {turns:.1} times");
     drop(open);
     disk.unmount()?;
     disk.detach()?;
@@ -115,6 +121,19 @@ fn reads_as_the_kernel(name: &str, options: &[&str]) -> Result<()> {
         stage.server.run(&["volume", "delete", "theirs", "--now", "--force"])?;
         Ok(0)
     })
+}
+
+/// How often the log of a mounted disk was filled.
+fn used(disk: &Disk) -> Result<f64> {
+    let name = disk.device().trim_start_matches("/dev/");
+    let said = fs::read_to_string(format!("/sys/fs/xfs/{name}/log/log_head_lsn"))?;
+    let (turn, sector) = said.trim().split_once(':').context("a turn and a sector")?;
+    let mut superblock = [0; 512];
+    File::open(disk.device())?.read_exact_at(&mut superblock, 0)?;
+    let number =
+        |at: usize| superblock[at..at + 4].iter().fold(0.0, |n, &b| n * 256.0 + f64::from(b));
+    let sectors = number(96) * number(4) / 512.0;
+    Ok(turn.parse::<f64>()? - 1.0 + sector.parse::<f64>()? / sectors)
 }
 
 /// All objects of a moment, as they are told.
@@ -195,8 +214,10 @@ fn attributes(path: &Path) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
 
 /// What a storm does besides. Whatever cannot be done just now is left.
 fn more(folder: &Path, random: &mut Random, open: &mut Vec<File>) -> Result<()> {
-    match random.below(12) {
+    match random.below(14) {
         0 => names(folder, random),
+        12 => drop(File::open(folder).and_then(|folder| folder.sync_all())),
+        13 => names(&folder.join("inside"), random),
         1 => drop(pieces(&folder.join("pieces"), random)),
         2 => drop(unwritten(&folder.join("space"), random)),
         3..6 => attribute(&folder.join(random.below(5).to_string()), random),
