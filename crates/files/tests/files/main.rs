@@ -11,4 +11,6 @@ mod mutations;
 mod oracle;
 mod tables;
 mod xfs;
+mod xfs_log;
+mod xfs_mutations;
 mod xfs_sums;

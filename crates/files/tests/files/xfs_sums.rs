@@ -15,7 +15,7 @@ fn crc32c(parts: &[&[u8]]) -> u32 {
     !bytes.fold(u32::MAX, |crc, byte| crc >> 8 ^ table[usize::from(crc as u8 ^ byte)])
 }
 
-fn be32(bytes: &[u8], at: usize) -> u32 {
+pub fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
@@ -36,23 +36,22 @@ fn checksum_at(block: &[u8]) -> Option<usize> {
     kinds.iter().any(|kind| block[8..10] == *kind).then_some(12)
 }
 
-/// Puts the checksums of an image with blocks of 4 KiB, inodes and sectors of 512 bytes right. What
-/// looks like a block and is none is data; it may change as well.
+/// Puts the checksum of the superblock right.
 pub fn mend(image: &mut [u8]) {
     mend_one(&mut image[..SECTOR], 224);
-    let log = log_of(image);
-    for (number, block) in image.chunks_exact_mut(4096).enumerate() {
-        if log.contains(&(number * 4096)) {
-            continue;
-        }
-        if let Some(at) = checksum_at(block) {
-            mend_one(block, at);
-        }
-        for inode in block.chunks_exact_mut(512).filter(|inode| inode.starts_with(b"IN")) {
-            mend_one(inode, 100);
-        }
+}
+
+/// Puts the checksums of a block of 4 KiB right that is not of the log, with inodes of 512 bytes.
+pub fn mend_block(block: &mut [u8]) {
+    if block.starts_with(b"XFSB") {
+        return mend(block);
     }
-    mend_log(&mut image[log]);
+    if let Some(at) = checksum_at(block) {
+        mend_one(block, at);
+    }
+    for inode in block.chunks_exact_mut(512).filter(|inode| inode.starts_with(b"IN")) {
+        mend_one(inode, 100);
+    }
 }
 
 /// Where the log is; it is in an allocation group of its own numbers.
@@ -65,20 +64,14 @@ pub fn log_of(image: &[u8]) -> std::ops::Range<usize> {
     if end <= image.len() { start..end } else { 0..0 }
 }
 
-/// Records of the log that do not go round its end.
-fn mend_log(log: &mut [u8]) {
-    for start in (0..log.len()).step_by(SECTOR) {
-        let head = &log[start..];
-        if be32(head, 0) != 0xFEED_BABE {
-            continue;
-        }
-        let heads = (be32(head, 320) as usize).div_ceil(32 << 10).max(1) * SECTOR;
-        let length = be32(head, 12) as usize;
-        let Some(record) = head.get(..heads.saturating_add(length)) else { continue };
-        let mut parts = vec![&record[..32], &[0; 4], &record[36..328]];
-        parts.extend(record[SECTOR..heads].chunks_exact(SECTOR).map(|more| &more[..260]));
-        parts.push(&record[heads..]);
-        let crc = crc32c(&parts);
-        log[start + 32..start + 36].copy_from_slice(&crc.to_le_bytes());
-    }
+/// Puts the checksum of a record of the log right.
+pub fn mend_record(record: &mut [u8]) {
+    let heads = (be32(record, 320) as usize).div_ceil(32 << 10).clamp(1, 8) * SECTOR;
+    let length = be32(record, 12) as usize;
+    let Some(whole) = record.get(..heads.saturating_add(length)) else { return };
+    let mut parts = vec![&whole[..32], &[0; 4], &whole[36..328]];
+    parts.extend(whole[SECTOR..heads].chunks_exact(SECTOR).map(|more| &more[..260]));
+    parts.push(&whole[heads..]);
+    let crc = crc32c(&parts);
+    record[32..36].copy_from_slice(&crc.to_le_bytes());
 }

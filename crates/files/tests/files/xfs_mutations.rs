@@ -1,0 +1,158 @@
+//! An XFS with bytes changed at random and all checksums right: readers refuse or read, and come to
+//! an end.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::rc::Rc;
+use std::sync::OnceLock;
+
+use hindsight_files::{Source, State, Tree, open};
+use proptest::prelude::{ProptestConfig, any, proptest};
+use proptest::sample::Index;
+
+use crate::mutations::{cases, walk};
+use crate::xfs_log::{SECTOR, image, records, sectors};
+use crate::xfs_sums::{log_of, mend_block, mend_record};
+
+const BLOCK: usize = 4096;
+
+/// The image with some sectors changed.
+#[derive(Clone, Default)]
+struct Changed(BTreeMap<usize, Vec<u8>>);
+
+impl Source for Changed {
+    fn size(&self) -> u64 {
+        image().len() as u64
+    }
+
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let from = offset as usize;
+        let beyond = || io::Error::new(io::ErrorKind::UnexpectedEof, "beyond the end");
+        let end = from.checked_add(bytes.len()).ok_or_else(beyond)?;
+        bytes.copy_from_slice(image().get(from..end).ok_or_else(beyond)?);
+        for (&at, sector) in self.0.range((from + 1).saturating_sub(SECTOR)..end) {
+            let (start, past) = (at.max(from), (at + SECTOR).min(end));
+            bytes[start - from..past - from].copy_from_slice(&sector[start - at..past - at]);
+        }
+        Ok(())
+    }
+}
+
+impl Changed {
+    fn get(&self, sectors: &[usize]) -> Vec<u8> {
+        let mut bytes = vec![0; sectors.len() * SECTOR];
+        for (&at, bytes) in sectors.iter().zip(bytes.chunks_exact_mut(SECTOR)) {
+            self.read_at(at as u64, bytes).unwrap();
+        }
+        bytes
+    }
+
+    fn put(&mut self, sectors: &[usize], bytes: &[u8]) {
+        for (&at, bytes) in sectors.iter().zip(bytes.chunks_exact(SECTOR)) {
+            self.0.insert(at, bytes.to_vec());
+        }
+    }
+}
+
+/// What has checksums: blocks, as their sectors; and records of the log.
+struct Parts {
+    blocks: Vec<Vec<usize>>,
+    records: Vec<Vec<usize>>,
+}
+
+fn parts() -> &'static Parts {
+    static PARTS: OnceLock<Parts> = OnceLock::new();
+    PARTS.get_or_init(|| {
+        let log = log_of(image());
+        let is_metadata = |at: &usize| {
+            let block = &image()[*at..*at + BLOCK];
+            let mut mended = block.to_vec();
+            mended[500] ^= 1;
+            let before = mended.clone();
+            mend_block(&mut mended);
+            !log.contains(at) && mended != before
+        };
+        let blocks = (0..image().len()).step_by(BLOCK).filter(is_metadata);
+        let blocks = blocks.map(|at| (at..at + BLOCK).step_by(SECTOR).collect()).collect();
+        let of = |record: (usize, usize)| sectors(image(), record);
+        Parts { blocks, records: records(image()).into_iter().map(of).collect() }
+    })
+}
+
+fn opened(changed: Changed) -> hindsight_files::Result<Box<dyn Tree>> {
+    let size = changed.size();
+    let disk: Rc<dyn Source> = Rc::new(changed);
+    Ok(open(&disk, 0, size)?.1)
+}
+
+#[test]
+fn what_is_mutated_is_much_and_right() {
+    let (blocks, records) = (&parts().blocks, &parts().records);
+    assert!(blocks.len() > 30 && records.len() > 10, "{} and {}", blocks.len(), records.len());
+    let mut same = Changed::default();
+    for sectors in blocks {
+        let mut bytes = same.get(sectors);
+        mend_block(&mut bytes);
+        same.put(sectors, &bytes);
+    }
+    for sectors in records {
+        let mut bytes = same.get(sectors);
+        mend_record(&mut bytes);
+        same.put(sectors, &bytes);
+    }
+    for (at, sector) in &same.0 {
+        assert!(sector == &image()[*at..*at + SECTOR], "the checksum at {at}");
+    }
+    assert!(matches!(opened(same).unwrap().state(), State::Replayed(_)));
+}
+
+fn change(changed: &mut Changed, at: Index, within: Index, byte: u8, how: u8) {
+    let Parts { blocks, records } = parts();
+    let is_log = how.is_multiple_of(3);
+    let sectors =
+        if is_log { &records[at.index(records.len())] } else { &blocks[at.index(blocks.len())] };
+    let mut bytes = changed.get(sectors);
+    let near = match how / 3 % 4 {
+        // The first fields of a block, or of an inode, mostly.
+        0 => within.index(80),
+        1 if !is_log => within.index(8) * SECTOR + at.index(256),
+        _ => within.index(bytes.len()),
+    };
+    bytes[near] = match how / 12 % 3 {
+        0 => byte,
+        1 => bytes[near].wrapping_add(byte % 5).wrapping_sub(2),
+        _ => bytes[near] ^ (1 << (byte % 8)),
+    };
+    if is_log {
+        mend_record(&mut bytes)
+    } else {
+        mend_block(&mut bytes)
+    }
+    changed.put(sectors, &bytes);
+}
+
+/// Half as many as for other images: this one is larger.
+fn fewer() -> ProptestConfig {
+    let cases = cases();
+    ProptestConfig { cases: cases.cases / 2, ..cases }
+}
+
+proptest! {
+    #![proptest_config(fewer())]
+
+    #[test]
+    fn no_mutation_makes_the_reader_of_xfs_panic(
+        changes in proptest::collection::vec(
+            (any::<Index>(), any::<Index>(), any::<u8>(), any::<u8>()),
+            1..12,
+        ),
+    ) {
+        let mut changed = Changed::default();
+        for (at, within, byte, how) in changes {
+            change(&mut changed, at, within, byte, how);
+        }
+        if let Ok(tree) = opened(changed) {
+            walk(&*tree);
+        }
+    }
+}
