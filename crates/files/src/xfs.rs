@@ -41,8 +41,8 @@ pub fn recognise(source: &dyn Source) -> Result<Option<FileSystem>> {
     if source.size() < shape::BYTES as u64 {
         return Ok(None);
     }
-    let bytes = superblock(|at, bytes| source.read_at(at, bytes).map_err(|e| Error::source(at, e)));
-    let bytes = bytes?;
+    let read = |at, bytes: &mut [u8]| source.read_at(at, bytes).map_err(|e| Error::source(at, e));
+    let bytes = superblock(read, source.size())?;
     if !shape::is_one(&bytes) {
         return Ok(None);
     }
@@ -54,12 +54,13 @@ pub fn recognise(source: &dyn Source) -> Result<Option<FileSystem>> {
     }))
 }
 
-/// The sector of the superblock.
-fn superblock(read: impl Fn(u64, &mut [u8]) -> Result<()>) -> Result<Vec<u8>> {
+/// The sector of the superblock of a disk of so many bytes.
+fn superblock(read: impl Fn(u64, &mut [u8]) -> Result<()>, disk_bytes: u64) -> Result<Vec<u8>> {
     let mut bytes = vec![0; shape::BYTES];
     read(0, &mut bytes)?;
     if shape::is_one(&bytes)
         && let Some(length) = shape::sector_bytes(&bytes)
+        && length as u64 <= disk_bytes
     {
         bytes.resize(length, 0);
         read(0, &mut bytes)?;
@@ -71,11 +72,11 @@ impl Xfs {
     /// Opens it, and recovers its log in memory.
     pub fn open(disk: Rc<dyn Source>) -> Result<Xfs> {
         let read = |at, bytes: &mut [u8]| disk.read_at(at, bytes).map_err(|e| Error::source(at, e));
-        let shape = Shape::read(&superblock(read)?, disk.size())?;
+        let shape = Shape::read(&superblock(read, disk.size())?, disk.size())?;
         let block_bytes = shape.block_bytes;
         let mut over = Overlay { disk, block_bytes, blocks: BTreeMap::new() };
         let recovered = replay::recover(&shape, &mut over)?;
-        let after = superblock(|at, bytes| over.read(at, bytes))?;
+        let after = superblock(|at, bytes| over.read(at, bytes), over.disk.size())?;
         let after = Shape::read(&after, over.disk.size())?;
         if !after.is_laid_out_as(&shape) {
             return Err(Error::damaged("the log has a superblock of another file system"));

@@ -1,10 +1,12 @@
 //! Extended attributes: within the inode, in leaves, and values in blocks of their own.
 
+use std::collections::BTreeSet;
+
 use super::base::Xfs;
 use super::block::{ATTRIBUTES, NODE, VALUE};
 use super::inode::{Format, Inode};
 use crate::bytes::{be16, be32, byte};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tree::Piece;
 
 const NODE_HEAD_BYTES: usize = 64;
@@ -14,8 +16,8 @@ const SHORT_HEAD_BYTES: usize = 4;
 const VALUE_HEAD_BYTES: usize = 56;
 const VALUE_BYTES_MAX: usize = 64 << 10;
 const LEVELS_MAX: usize = 5;
-/// Blocks of leaves of one inode, at most.
-const LEAVES_MAX: usize = 1 << 16;
+/// What the attributes of one inode take, in bytes.
+const ALL_BYTES_MAX: usize = 64 << 20;
 
 /// The value stands beside the name.
 const LOCAL: u8 = 0x1;
@@ -48,17 +50,21 @@ impl Xfs {
                 block = self.attribute_block(inode, &places, be32(&block, NODE_HEAD_BYTES + 4))?;
             }
         }
-        for _ in 0..LEAVES_MAX {
+        let mut seen = BTreeSet::new();
+        loop {
             if be16(&block, 8) != ATTRIBUTES {
                 return Err(inode.damaged("has a leaf of extended attributes that is none"));
             }
             self.leaf(inode, &places, &block, &mut found)?;
-            match be32(&block, 0) {
-                0 => return Ok(found),
-                next => block = self.attribute_block(inode, &places, next)?,
+            let next = be32(&block, 0);
+            if next == 0 {
+                return Ok(found);
             }
+            if !seen.insert(next) {
+                return Err(inode.damaged("has leaves of extended attributes without an end"));
+            }
+            block = self.attribute_block(inode, &places, next)?;
         }
-        Err(inode.damaged("has leaves of extended attributes without an end"))
     }
 
     /// A block of the fork, by its number in it.
@@ -75,7 +81,8 @@ impl Xfs {
 
     fn leaf(&self, inode: &Inode, places: &[Piece], block: &[u8], found: &mut Pairs) -> Result<()> {
         let wrong = || inode.damaged("has an extended attribute that is longer than it is");
-        let count = usize::from(be16(block, 56));
+        let bytes = |found: &Pairs| found.iter().map(|pair| pair.0.len() + pair.1.len()).sum();
+        let (mut all, count): (usize, _) = (bytes(found), usize::from(be16(block, 56)));
         let entries = block.get(LEAF_HEAD_BYTES..LEAF_HEAD_BYTES + count * ENTRY_BYTES);
         for entry in entries.ok_or_else(wrong)?.chunks_exact(ENTRY_BYTES) {
             let (at, flags) = (usize::from(be16(entry, 4)), byte(entry, 6));
@@ -96,6 +103,12 @@ impl Xfs {
                 let length = be32(block, at + 4) as usize;
                 self.value(inode, places, be32(block, at), length)?
             };
+            all += name.len() + value.len();
+            if all > ALL_BYTES_MAX {
+                let (number, mib) = (inode.number, ALL_BYTES_MAX >> 20);
+                let text = format!("inode {number} has more than {mib} MiB of attributes");
+                return Err(Error::limit(text));
+            }
             found.push(named(inode, flags, name, value)?);
         }
         Ok(())

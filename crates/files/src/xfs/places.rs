@@ -82,7 +82,7 @@ impl Xfs {
             let place = self.shape.place(place, 1)?;
             let child = self.block_of(found.inode, place, self.shape.block_bytes as usize)?;
             let count = be16(&child, 6);
-            if be32(&child, 0) != EXTENTS || be16(&child, 4) != level - 1 {
+            if be32(&child, 0) != EXTENTS || be16(&child, 4) != level - 1 || count == 0 {
                 return Err(found.inode.damaged("has a tree that contradicts itself"));
             }
             if level > 1 {

@@ -106,6 +106,28 @@ fn what_is_mutated_is_much_and_right() {
     assert!(matches!(opened(same).unwrap().state(), State::Replayed(_)));
 }
 
+/// Leaves of attributes that lead to one another without an end.
+#[test]
+fn leaves_that_lead_back_are_damage() {
+    let is_leaf = |sectors: &&Vec<usize>| image()[sectors[0] + 8..][..2] == [0x3B, 0xEE];
+    let mut damaged = 0;
+    for sectors in parts().blocks.iter().filter(is_leaf) {
+        for next in 0..9_u32 {
+            let mut changed = Changed::default();
+            let mut bytes = changed.get(sectors);
+            bytes[..4].copy_from_slice(&next.to_be_bytes());
+            mend_block(&mut bytes);
+            changed.put(sectors, &bytes);
+            let tree = opened(changed).unwrap();
+            let owner = u64::from_be_bytes(bytes[48..56].try_into().unwrap());
+            let found = tree.extended(owner);
+            let is_endless = found.is_err_and(|error| error.to_string().contains("without an end"));
+            damaged += usize::from(is_endless);
+        }
+    }
+    assert!(damaged > 1, "{damaged}");
+}
+
 fn change(changed: &mut Changed, at: Index, within: Index, byte: u8, how: u8) {
     let Parts { blocks, records } = parts();
     let is_log = how.is_multiple_of(3);
