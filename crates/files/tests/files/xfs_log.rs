@@ -9,7 +9,7 @@ use crc_fast::{CrcAlgorithm, checksum};
 use hindsight_files::{ErrorKind, State, Tree, walk};
 
 use crate::oracle::{contents, opened, run};
-use crate::xfs_sums::{be32, log_of};
+use crate::xfs_sums::{be32, log_of, mend_record};
 
 pub const SECTOR: usize = 512;
 
@@ -191,4 +191,55 @@ fn damage_before_the_last_records_is_found() {
             assert_eq!(error.kind, ErrorKind::Damaged, "{error}");
         }
     }
+}
+
+/// The image with the first buffers that its log cancels made into items of other kinds, all of one
+/// number.
+fn with_items(image: &[u8], kinds: &[u16]) -> Vec<u8> {
+    let mut changed = image.to_vec();
+    let mut kinds = kinds.iter();
+    for record in records(image) {
+        let places = sectors(image, record);
+        let mut bytes: Vec<u8> =
+            places.iter().flat_map(|&at| image[at..at + SECTOR].to_vec()).collect();
+        // Behind the head, and not where a sector has the number of its turn.
+        for at in (SECTOR..bytes.len() - 24).step_by(4) {
+            let is_whole = at % SECTOR != 0 && at % SECTOR + 24 <= SECTOR;
+            if is_whole && bytes[at..at + 8] == [0x3C, 0x12, 1, 0, 2, 0, 8, 0] {
+                let Some(kind) = kinds.next() else { break };
+                bytes[at..at + 2].copy_from_slice(&kind.to_le_bytes());
+                bytes[at + 8..at + 16].copy_from_slice(&77_u64.to_le_bytes());
+            }
+        }
+        mend_record(&mut bytes);
+        for (&at, bytes) in places.iter().zip(bytes.chunks_exact(SECTOR)) {
+            changed[at..at + SECTOR].copy_from_slice(bytes);
+        }
+    }
+    assert_eq!(kinds.next(), None, "too few buffers are cancelled");
+    changed
+}
+
+#[test]
+fn what_the_log_ends_within_is_refused_where_files_would_show_it() {
+    let state = opened(image().to_vec()).unwrap().state();
+    for (intent, says) in [
+        (0x1244, "within a change of extents"),
+        (0x1246, "within a change of extended attributes"),
+        (0x1248, "within an exchange"),
+    ] {
+        for kinds in [&[intent][..], &[intent, intent + 1, intent], &[intent, 0x1237]] {
+            let error = opened(with_items(image(), kinds)).err().unwrap();
+            assert_eq!(error.kind, ErrorKind::Unsupported);
+            assert!(error.to_string().contains(says), "{error}");
+        }
+        let ended = opened(with_items(image(), &[intent, intent + 1])).unwrap();
+        assert_eq!(ended.state(), state);
+    }
+    // Frees, the reverse map, counts of sharers, quotas: with or without an end.
+    for kind in [0x1236, 0x1240, 0x1242, 0x1243, 0x123D, 0x123E] {
+        assert_eq!(opened(with_items(image(), &[kind])).unwrap().state(), state);
+    }
+    let error = opened(with_items(image(), &[0x124A])).err().unwrap();
+    assert!(error.to_string().contains("unknown kind (0x124a)"), "{error}");
 }
