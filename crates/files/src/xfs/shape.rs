@@ -131,8 +131,10 @@ impl Shape {
             && self.group_blocks.checked_next_power_of_two() == Some(1 << self.group_bits)
             && self.groups > 0
             && self.blocks > (self.groups - 1) * self.group_blocks
-            && self.blocks <= self.groups * self.group_blocks
-            && byte(bytes, 126) == 0;
+            && self.blocks <= self.groups * self.group_blocks;
+        if byte(bytes, 126) != 0 {
+            return Err(damaged("says that it is not made yet"));
+        }
         if !is_sound {
             return Err(damaged("contradicts itself"));
         }
