@@ -26,9 +26,9 @@ const STORM_SECONDS: u64 = 3;
 const MOMENTS: usize = 6;
 const FOLDERS: u64 = 12;
 
-pub fn moments() -> usize {
-    let given = std::env::var("HINDSIGHT_MOMENTS").ok().and_then(|n| n.parse().ok());
-    given.unwrap_or(MOMENTS)
+/// As many as were asked for.
+pub fn moments() -> Option<usize> {
+    std::env::var("HINDSIGHT_MOMENTS").ok().and_then(|n| n.parse().ok())
 }
 
 pub fn storm_time() -> Duration {
@@ -72,8 +72,8 @@ fn reads_as_the_kernel(name: &str, make: &[&str], options: &str) -> Result<()> {
     let last = latest(&stage)?;
     disk.unmount()?;
     disk.detach()?;
-    let ours = stage.path("ours");
-    look_at_moments(name, &stage, &ours, first..last, &mut random, &mut |stage, _, said| {
+    let (ours, seqs) = (stage.path("ours"), (first..last, moments().unwrap_or(MOMENTS)));
+    look_at_moments(name, &stage, &ours, seqs, &mut random, &mut |stage, _, said| {
         ensure!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
         let objects = compare(stage, "defaults", &|theirs| same(&ours, theirs))?;
         fs::remove_dir_all(&ours)?;
@@ -90,13 +90,13 @@ pub fn look_at_moments(
     name: &str,
     stage: &Stage,
     ours: &Path,
-    seqs: Range<u64>,
+    (seqs, count): (Range<u64>, usize),
     random: &mut Random,
     each: &mut Compare<'_>,
 ) -> Result<()> {
     let mut counts = BTreeMap::new();
     let (mut files, mut took) = (0, Duration::ZERO);
-    for _ in 0..moments() {
+    for _ in 0..count {
         let seq = random.between(seqs.start, seqs.end);
         let began = Instant::now();
         let said = restore(stage, seq, ours)?;
@@ -112,9 +112,8 @@ pub fn look_at_moments(
         files += each(stage, seq, &said).with_context(|| format!("{name} at seq {seq}"))?;
     }
     println!(
-        "{name}: {} moments of seqs {seqs:?}, {files} objects, {counts:?}, {:?} each",
-        moments(),
-        took / u32::try_from(moments().max(1))?
+        "{name}: {count} moments of seqs {seqs:?}, {files} objects, {counts:?}, {:?} each",
+        took / u32::try_from(count.max(1))?
     );
     ensure!(counts.get("replayed").is_some_and(|&count| count > 0), "nothing was ever replayed");
     Ok(())

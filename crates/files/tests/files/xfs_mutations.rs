@@ -6,7 +6,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::OnceLock;
 
-use hindsight_files::{Source, State, Tree, open};
+use hindsight_files::{Error, Source, State, Tree, open};
 use proptest::prelude::{ProptestConfig, any, proptest};
 use proptest::sample::Index;
 
@@ -106,6 +106,87 @@ fn what_is_mutated_is_much_and_right() {
     assert!(matches!(opened(same).unwrap().state(), State::Replayed(_)));
 }
 
+/// The image with some bytes of one block changed, and its checksum right.
+fn with(sectors: &[usize], change: impl FnOnce(&mut Vec<u8>)) -> Box<dyn Tree> {
+    let mut changed = Changed::default();
+    let mut bytes = changed.get(sectors);
+    change(&mut bytes);
+    mend_block(&mut bytes);
+    changed.put(sectors, &bytes);
+    opened(changed).unwrap()
+}
+
+/// The first thing that is wrong with a tree.
+fn wrong_with(tree: &dyn Tree) -> String {
+    let looked = hindsight_files::walk(tree, tree.top(), &mut |_, _, _| Ok::<_, Error>(()));
+    looked.err().map(|error| error.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn blocks_of_another_place_or_owner_or_of_the_future_are_damage() {
+    let is_names = |sectors: &&Vec<usize>| image()[sectors[0]..].starts_with(b"XDD3");
+    let mut found = [0; 4];
+    for sectors in parts().blocks.iter().filter(is_names) {
+        for (index, (at, says)) in [
+            (15, "belongs elsewhere"),
+            (30, "belongs elsewhere"),
+            (47, "belongs elsewhere"),
+            (18, "newer than the log"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let tree = with(sectors, |bytes| bytes[at] ^= 0x40);
+            found[index] += usize::from(wrong_with(&*tree).contains(says));
+        }
+    }
+    assert!(found.iter().all(|&count| count > 1), "{found:?}");
+}
+
+/// An inode by its path, and the sectors of its block; there is one allocation group.
+fn inode_of(path: &str) -> (u64, usize, Vec<usize>) {
+    let tree = opened(Changed::default()).unwrap();
+    let inode = *hindsight_files::look_up_path(&*tree, path.as_bytes()).unwrap().last().unwrap();
+    let at = inode as usize * SECTOR;
+    let block = at - at % BLOCK;
+    (inode, at % BLOCK, (block..block + BLOCK).step_by(SECTOR).collect())
+}
+
+#[test]
+fn names_in_an_inode_may_have_numbers_of_eight_bytes() {
+    let (inode, at, sectors) = inode_of("/3 names");
+    let expected = opened(Changed::default()).unwrap().entries(inode).unwrap();
+    assert_eq!(expected.len(), 2);
+    let tree = with(&sectors, |bytes| {
+        let inode = &mut bytes[at..at + SECTOR];
+        let mut names = vec![2, 2];
+        names.extend(128_u64.to_be_bytes());
+        for entry in &expected {
+            names.extend([entry.name.len() as u8, 0, 0]);
+            names.extend(&entry.name);
+            names.push(1);
+            names.extend(entry.node.to_be_bytes());
+        }
+        inode[56..64].copy_from_slice(&(names.len() as u64).to_be_bytes());
+        inode[176..176 + names.len()].copy_from_slice(&names);
+    });
+    assert_eq!(tree.entries(inode).unwrap(), expected);
+}
+
+/// An attribute on its way in or out is not shown.
+#[test]
+fn attributes_that_are_not_complete_are_none() {
+    let (inode, ..) = inode_of("/file 3");
+    let all = opened(Changed::default()).unwrap().extended(inode).unwrap().len();
+    let is_leaf = |sectors: &&Vec<usize>| image()[sectors[0] + 8..][..2] == [0x3B, 0xEE];
+    let leaves = parts().blocks.iter().filter(is_leaf);
+    let less = leaves.map(|sectors| {
+        let tree = with(sectors, |bytes| bytes[80 + 6] |= 0x80);
+        all - tree.extended(inode).unwrap().len()
+    });
+    assert!(less.sum::<usize>() > 1);
+}
+
 /// Leaves of attributes that lead to one another without an end.
 #[test]
 fn leaves_that_lead_back_are_damage() {
@@ -113,13 +194,9 @@ fn leaves_that_lead_back_are_damage() {
     let mut damaged = 0;
     for sectors in parts().blocks.iter().filter(is_leaf) {
         for next in 0..9_u32 {
-            let mut changed = Changed::default();
-            let mut bytes = changed.get(sectors);
-            bytes[..4].copy_from_slice(&next.to_be_bytes());
-            mend_block(&mut bytes);
-            changed.put(sectors, &bytes);
-            let tree = opened(changed).unwrap();
-            let owner = u64::from_be_bytes(bytes[48..56].try_into().unwrap());
+            let tree = with(sectors, |bytes| bytes[..4].copy_from_slice(&next.to_be_bytes()));
+            let owner = &image()[sectors[0] + 48..][..8];
+            let owner = u64::from_be_bytes(owner.try_into().unwrap());
             let found = tree.extended(owner);
             let is_endless = found.is_err_and(|error| error.to_string().contains("without an end"));
             damaged += usize::from(is_endless);
