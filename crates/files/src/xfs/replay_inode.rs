@@ -194,7 +194,7 @@ fn fork_to_disk(region: &[u8], fork: &mut [u8], is_tree: bool) -> Result<()> {
     let count = usize::from(be16(region, 6));
     let room_there = region.len().saturating_sub(NODE_BYTES) / ENTRY_BYTES;
     let room_here = fork.len().saturating_sub(TOP_BYTES) / ENTRY_BYTES;
-    if count > room_there || count > room_here {
+    if region.len() < NODE_BYTES || count > room_there || count > room_here {
         return Err(wrong());
     }
     put(fork, 0, &region[4..8]);
@@ -202,4 +202,30 @@ fn fork_to_disk(region: &[u8], fork: &mut [u8], is_tree: bool) -> Result<()> {
     let places = &region[NODE_BYTES + room_there * KEY_BYTES..][..count * 8];
     put(fork, TOP_BYTES + room_here * KEY_BYTES, places);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fork_to_disk;
+
+    #[test]
+    fn a_top_of_a_tree_that_is_too_short_or_too_long_is_damage() {
+        let mut fork = [0; 4 + 2 * 16];
+        let top = |count: u8, bytes: usize| {
+            let mut top = vec![0; bytes];
+            top[5] = 1;
+            top[7] = count;
+            top
+        };
+        for (count, bytes) in [(0, 16), (0, 71), (1, 72), (1, 87), (3, 72 + 3 * 16)] {
+            assert!(fork_to_disk(&top(count, bytes), &mut fork, true).is_err(), "{count}, {bytes}");
+        }
+        assert!(fork_to_disk(&[0; 37], &mut fork, false).is_err());
+        let mut whole = top(1, 72 + 3 * 16);
+        whole[72..80].fill(5);
+        whole[72 + 3 * 8..][..8].fill(6);
+        fork_to_disk(&whole, &mut fork, true).unwrap();
+        let expected = [&[0, 1, 0, 1][..], &[5; 8], &[0; 8], &[6; 8], &[0; 8]].concat();
+        assert_eq!(fork[..], expected[..]);
+    }
 }
