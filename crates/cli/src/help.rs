@@ -106,6 +106,8 @@ pub const EXAMPLES: &[(&str, &str)] = &[
     ("file diff", "pg@-1h pg /etc"),
     ("file history", "pg:/etc/fstab --since -1d"),
     ("file find", "pg:/etc/fstab"),
+    ("mount", "pg@-1h /mnt/before"),
+    ("unmount", "/mnt/before"),
     ("pool create", "--pool /srv/pool --stack 'mirror(/dev/sdb, /dev/sdc)'"),
     ("pool status", ""),
     ("pool audit", "--json"),

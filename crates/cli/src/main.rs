@@ -26,6 +26,7 @@ mod man;
 mod mark;
 mod model;
 mod moment;
+mod mount;
 mod pack;
 mod pool;
 mod rename;
@@ -145,6 +146,12 @@ enum Command {
     /// Files of past moments of a volume: list, stat, cat, restore, tar, diff, history, find.
     #[command(subcommand)]
     File(file::Verb),
+    /// Show a past moment of a volume as a directory: its files, or the disk itself.
+    ///
+    /// Nothing can be written to it. It needs FUSE, and as another user than root `fusermount3`.
+    Mount(mount::Args),
+    /// Take away what `mount` has put somewhere.
+    Unmount(mount::UnmountArgs),
     /// The pool: status, audit log, offline inspection and rebuilding.
     #[command(subcommand)]
     Pool(pool::Verb),
@@ -207,6 +214,8 @@ fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
         Command::Clone(args) => clone::run(&session, args),
         Command::Diff(args) => diff::run(&session, &args),
         Command::File(verb) => file::run(&session, verb),
+        Command::Mount(args) => mount::run(&session, &args),
+        Command::Unmount(args) => mount::unmount(&args),
         Command::Pool(verb) => pool::run(&session, verb),
         Command::Doctor(args) => doctor::run(&session, &args),
         Command::Trace(verb) => trace::run(&session, verb),

@@ -98,6 +98,8 @@ const COMMANDS: &[&str] = &[
     "file diff",
     "file history",
     "file find",
+    "mount",
+    "unmount",
     "pool",
     "pool create",
     "pool status",
