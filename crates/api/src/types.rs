@@ -116,6 +116,9 @@ pub struct Volume {
     pub created: Time,
     /// The origin that it was cloned from.
     pub cloned_from: Option<ClonedFrom>,
+    /// From when on it may go by itself, if it is a scratch clone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scratch_until: Option<Time>,
     /// Bytes some of which may not be in place yet, where the architecture wants them: after a
     /// revert or a crash, and with a base until they come home. Reads are right meanwhile.
     #[serde(default)]

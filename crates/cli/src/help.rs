@@ -108,6 +108,7 @@ pub const EXAMPLES: &[(&str, &str)] = &[
     ("file find", "pg:/etc/fstab"),
     ("mount", "pg@-1h /mnt/before"),
     ("unmount", "/mnt/before"),
+    ("bisect", "pg --good -1h --bad latest -- sh -c 'fsck.ext4 -fn $HINDSIGHT_DISK'"),
     ("pool create", "--pool /srv/pool --stack 'mirror(/dev/sdb, /dev/sdc)'"),
     ("pool status", ""),
     ("pool audit", "--json"),

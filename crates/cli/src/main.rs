@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::{FromArgMatches, Parser, Subcommand};
 
+mod bisect;
 mod changes;
 mod clone;
 mod complete;
@@ -152,6 +153,14 @@ enum Command {
     Mount(mount::Args),
     /// Take away what `mount` has put somewhere.
     Unmount(mount::UnmountArgs),
+    /// Find the first moment at which a check fails, by halving.
+    ///
+    /// COMMAND is run for moments between one that is good and one that is bad, each as a scratch
+    /// clone. Its exit code says what the moment is: 0 good, 125 it cannot tell, 126 and more stop
+    /// the search, all others bad. It finds in its environment HINDSIGHT_URI, an address of NBD;
+    /// HINDSIGHT_DISK, the disk as a file, or HINDSIGHT_FILES, a directory with its files;
+    /// HINDSIGHT_MOMENT and HINDSIGHT_SEQ. It may write to the clone. Time is now.
+    Bisect(bisect::Args),
     /// The pool: status, audit log, offline inspection and rebuilding.
     #[command(subcommand)]
     Pool(pool::Verb),
@@ -216,6 +225,7 @@ fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
         Command::File(verb) => file::run(&session, verb),
         Command::Mount(args) => mount::run(&session, &args),
         Command::Unmount(args) => mount::unmount(&args),
+        Command::Bisect(args) => bisect::run(&session, &args),
         Command::Pool(verb) => pool::run(&session, verb),
         Command::Doctor(args) => doctor::run(&session, &args),
         Command::Trace(verb) => trace::run(&session, verb),

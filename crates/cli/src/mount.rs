@@ -141,7 +141,7 @@ fn serve_here(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
     let wish = Wish { source: &source, is_writable: args.writable, allow_other: args.allow_other };
     let mut device = kernel::mount(&at, &wish)?;
     let guard = Unmounts(&at);
-    end_by_signals(at.clone())?;
+    end_by_signals(at.clone(), args.attached)?;
     if args.attached {
         end_by_standard_input(at.clone());
     }
@@ -150,6 +150,9 @@ fn serve_here(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
     serve::serve(&mut device, &served, &mut || ready(session, args, &mounted))?;
     // It was unmounted: nothing is left to be.
     std::mem::forget(guard);
+    if args.attached {
+        remove(&at);
+    }
     Ok(ExitCode::Done)
 }
 
@@ -258,14 +261,27 @@ fn ready(session: &Session, args: &Args, mounted: &Mounted) -> anyhow::Result<()
     Ok(())
 }
 
-/// Lets go of the mount and ends the process.
-fn end(at: &Path) -> ! {
+/// Removes the directory that was made for a mount. Two threads may come to it.
+fn remove(at: &Path) {
+    match std::fs::remove_dir(at) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            say(&format!("{} could not be removed: {error}", at.display()));
+        }
+        _ => {}
+    }
+}
+
+/// Lets go of the mount, and of the directory if that was made for it, and ends the process.
+fn end(at: &Path, with_directory: bool) -> ! {
     // What is used still fails from now on: the device is closed with the process.
     let _ = kernel::unmount(at, true);
+    if with_directory {
+        remove(at);
+    }
     std::process::exit(0)
 }
 
-fn end_by_signals(at: PathBuf) -> anyhow::Result<()> {
+fn end_by_signals(at: PathBuf, with_directory: bool) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
     let caught = runtime.block_on(async { kinds.map(signal) });
@@ -281,7 +297,7 @@ fn end_by_signals(at: PathBuf) -> anyhow::Result<()> {
                 _ = hangup.recv() => {}
             }
         });
-        end(&at)
+        end(&at, with_directory)
     })?;
     Ok(())
 }
@@ -289,10 +305,6 @@ fn end_by_signals(at: PathBuf) -> anyhow::Result<()> {
 fn end_by_standard_input(at: PathBuf) {
     thread::spawn(move || {
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-        let _ = kernel::unmount(&at, true);
-        if std::fs::remove_dir(&at).is_err() {
-            say(&format!("{} could not be removed", at.display()));
-        }
-        std::process::exit(0)
+        end(&at, true)
     });
 }

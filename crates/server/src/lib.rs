@@ -33,6 +33,7 @@ mod pool_files;
 mod process_metrics;
 mod relay_settings;
 mod reload;
+mod scratch;
 mod serve;
 mod server;
 pub mod serving;

@@ -228,6 +228,8 @@ pub struct VolumeInfo {
     pub created: WallTime,
     /// The volume and seq it was cloned from.
     pub cloned_from: Option<(String, Seq)>,
+    /// From when on it may go by itself, if it is a scratch clone.
+    pub scratch_until: Option<WallTime>,
     /// Counters since the pool was opened.
     pub counters: VolumeCounters,
     /// Bytes some of which may not be in place yet, or not at home, where they belong; reads are

@@ -25,12 +25,12 @@ const STORM_SECONDS: u64 = 3;
 const MOMENTS: usize = 6;
 const FOLDERS: u64 = 12;
 
-fn moments() -> usize {
+pub fn moments() -> usize {
     let given = std::env::var("HINDSIGHT_MOMENTS").ok().and_then(|n| n.parse().ok());
     given.unwrap_or(MOMENTS)
 }
 
-fn storm_time() -> Duration {
+pub fn storm_time() -> Duration {
     let given = std::env::var("HINDSIGHT_STORM_SECONDS").ok().and_then(|n| n.parse().ok());
     Duration::from_secs(given.unwrap_or(STORM_SECONDS))
 }
@@ -103,7 +103,7 @@ fn restore(stage: &Stage, seq: u64) -> Result<String> {
 }
 
 /// Compares what was restored with the kernel's mount of the clone, which goes; the objects.
-fn compare(stage: &Stage) -> Result<usize> {
+pub fn compare(stage: &Stage) -> Result<usize> {
     let mut disk = Disk::attach(&stage.server.uri("theirs"), &stage.path("fuse"), false)?;
     disk.mount(&stage.path("theirs"), "defaults")?;
     let result = same(&stage.path("ours"), &stage.path("theirs"));
@@ -115,7 +115,7 @@ fn compare(stage: &Stage) -> Result<usize> {
 }
 
 /// Compares two folders; how many objects they hold.
-fn same(ours: &Path, theirs: &Path) -> Result<usize> {
+pub fn same(ours: &Path, theirs: &Path) -> Result<usize> {
     let (found, expected) = (list(ours, &ours.join("x"))?, list(theirs, &theirs.join("x"))?);
     for (path, known) in &expected {
         let here = found.get(path).with_context(|| format!("{path} is missing"))?;
@@ -132,7 +132,7 @@ fn same(ours: &Path, theirs: &Path) -> Result<usize> {
 
 /// What is compared of an object besides its bytes.
 #[derive(Debug, PartialEq, Eq)]
-struct Known {
+pub struct Known {
     mode: u32,
     owner: (u32, u32),
     links: u64,
@@ -141,7 +141,7 @@ struct Known {
     target: Option<Vec<u8>>,
 }
 
-fn list(top: &Path, below: &Path) -> Result<BTreeMap<String, Known>> {
+pub fn list(top: &Path, below: &Path) -> Result<BTreeMap<String, Known>> {
     let mut found = BTreeMap::new();
     let folder = below.parent().context("a folder")?;
     for entry in fs::read_dir(folder)? {
@@ -173,7 +173,7 @@ fn list(top: &Path, below: &Path) -> Result<BTreeMap<String, Known>> {
 
 /// Folders are made, filled, removed and renamed into one another; hard and symbolic links, sparse
 /// rewrites, files cut off, syncs of tiny files and of all: what makes journals wrap and revoke.
-fn storm(top: &Path, random: &mut Random, time: Duration) -> Result<()> {
+pub fn storm(top: &Path, random: &mut Random, time: Duration) -> Result<()> {
     let began = Instant::now();
     while began.elapsed() < time {
         let folder = top.join(format!("folder-{}", random.below(FOLDERS)));
@@ -253,13 +253,13 @@ fn sync(path: &Path, random: &mut Random) -> Result<()> {
     Ok(())
 }
 
-fn latest(stage: &Stage) -> Result<u64> {
+pub fn latest(stage: &Stage) -> Result<u64> {
     let volume: Value = stage.server.http().get("/api/v1/volumes/vol")?;
     volume["latest"]["seq"].as_u64().context("latest.seq")
 }
 
 /// A volume with an ext4 that mke2fs makes of a folder; no root is needed.
-fn made(stage: &Stage) -> Result<()> {
+pub fn made(stage: &Stage) -> Result<()> {
     let top = stage.path("top");
     fs::create_dir_all(top.join("etc/deep"))?;
     fs::write(top.join("etc/fstab"), "one\n")?;

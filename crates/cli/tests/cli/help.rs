@@ -99,6 +99,7 @@ const COMMANDS: &[&str] = &[
     "file history",
     "file find",
     "mount",
+    "bisect",
     "unmount",
     "pool",
     "pool create",

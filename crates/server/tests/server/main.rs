@@ -11,6 +11,7 @@ mod recording;
 mod refusals;
 mod rename;
 mod schedules;
+mod scratch;
 mod share_archives;
 mod share_files;
 mod share_operations;

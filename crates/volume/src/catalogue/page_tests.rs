@@ -129,6 +129,7 @@ fn volume() -> VolumeRecord {
         uncut: 1,
         grace: Some(grace()),
         trash: Some(trash()),
+        scratch_until_ns: Some(1),
         access: access(),
         hook: Some("freeze".to_owned()),
         strict: true,

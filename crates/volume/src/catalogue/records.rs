@@ -103,6 +103,9 @@ pub struct VolumeRecord {
     /// It was deleted, and can be had back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trash: Option<TrashRecord>,
+    /// It is a scratch clone, which goes by itself: from when on, in nanoseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scratch_until_ns: Option<u64>,
     /// Each batch of its log is there whole or not at all, and none without all before it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
