@@ -444,7 +444,7 @@ pub struct Event {
     pub seq: u64,
     /// Its time.
     pub time: Time,
-    /// `created`, `cloned`, `version`, `mark`, `revert` or `resize`.
+    /// `created`, `cloned`, `version`, `mark`, `revert`, `resize` or `proof`.
     pub kind: String,
     /// The label, the name, where the revert went.
     pub detail: String,

@@ -109,6 +109,8 @@ pub const EXAMPLES: &[(&str, &str)] = &[
     ("mount", "pg@-1h /mnt/before"),
     ("unmount", "/mnt/before"),
     ("bisect", "pg --good -1h --bad latest -- sh -c 'fsck.ext4 -fn $HINDSIGHT_DISK'"),
+    ("prove", "pg@-1h --hook boots"),
+    ("prove list", "pg"),
     ("pool create", "--pool /srv/pool --stack 'mirror(/dev/sdb, /dev/sdc)'"),
     ("pool status", ""),
     ("pool audit", "--json"),

@@ -63,9 +63,6 @@ pub struct Args {
     /// Let the disk, which is the present of a volume then, be written to.
     #[arg(long, hide = true, requires = "disk")]
     writable: bool,
-    /// This is the process behind a mount: it tells its parent how it went, and lets go of all.
-    #[arg(long, hide = true, conflicts_with = "foreground")]
-    detached: bool,
     /// Ends, and removes the directory, when standard input does.
     #[arg(long, hide = true, requires = "foreground")]
     attached: bool,
@@ -75,6 +72,13 @@ pub struct Args {
 pub struct UnmountArgs {
     /// The directory.
     dir: PathBuf,
+}
+
+/// Set for the process behind a mount, which tells its parent how it went.
+const DETACHED: &str = "HINDSIGHT_MOUNT_DETACHED";
+
+fn is_detached() -> bool {
+    std::env::var_os(DETACHED).is_some()
 }
 
 /// The answer.
@@ -88,13 +92,13 @@ struct Mounted {
 }
 
 pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
-    if args.foreground || args.detached {
+    if args.foreground || is_detached() {
         return serve_here(session, args);
     }
     let own = std::env::current_exe().context("this program is not to be found")?;
     let mut child = Command::new(own)
         .args(std::env::args_os().skip(1))
-        .arg("--detached")
+        .env(DETACHED, "1")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -250,7 +254,7 @@ fn ready(session: &Session, args: &Args, mounted: &Mounted) -> anyhow::Result<()
             ("at", mounted.dir.display().to_string()),
         ])
     })?;
-    if args.detached {
+    if !args.foreground {
         std::env::set_current_dir("/")?;
         // Nobody sends the signals of a terminal any more.
         let _ = rustix::process::setsid();

@@ -10,6 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use volume::{Consistency, PlannedHook, Pool};
 
 use crate::hooks::Hooks;
+use crate::proving::Proving;
 use crate::{Attachments, StartError, scratch};
 
 /// How often schedules are looked at.
@@ -19,6 +20,8 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) struct Hooked {
     stop: Arc<(Mutex<bool>, Condvar)>,
     thread: JoinHandle<()>,
+    /// The thread of checks.
+    proving: (Arc<Proving>, JoinHandle<()>),
 }
 
 impl Hooked {
@@ -27,7 +30,10 @@ impl Hooked {
         pool: &Arc<Pool>,
         hooks: &Arc<Hooks>,
         attachments: &Arc<Attachments>,
+        proving: &Arc<Proving>,
     ) -> Result<Hooked, StartError> {
+        let checks = proving.start(pool, attachments)?;
+        let proving = (Arc::clone(proving), checks);
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let (told, pool, hooks) = (Arc::clone(&stop), Arc::clone(pool), Arc::clone(hooks));
         let attachments = Arc::clone(attachments);
@@ -35,13 +41,14 @@ impl Hooked {
             .name("hooked".to_owned())
             .spawn(move || run(&pool, &hooks, &attachments, &told))
             .map_err(StartError::Thread)?;
-        Ok(Hooked { stop, thread })
+        Ok(Hooked { stop, thread, proving })
     }
 
     /// Lets captures under way finish, commands included, and ends the thread.
     pub(crate) fn stop(self) {
         *self.stop.0.lock() = true;
         self.stop.1.notify_all();
+        self.proving.0.stop(self.proving.1);
         if self.thread.join().is_err() {
             tracing::error!("the thread of scheduled captures with hooks panicked");
         }

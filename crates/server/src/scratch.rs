@@ -16,7 +16,8 @@ use crate::attach::{Attachments, Part};
 /// The least and the greatest time of a scratch clone, in nanoseconds: a second, a week.
 const LENGTH_NS: std::ops::RangeInclusive<u64> = 1_000_000_000..=7 * 86_400 * 1_000_000_000;
 
-fn now_ns() -> u64 {
+/// The clock, in nanoseconds since 1970.
+pub(crate) fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -30,6 +30,7 @@ use crate::nbd::NbdContext;
 use crate::nfs::{CallCollector, NfsContext, Shares};
 use crate::no_space::NoSpaceCollector;
 use crate::pool_files::MadeDirs;
+use crate::proving::Proving;
 use crate::relay_settings::Intercept;
 use crate::reload::{ReloadCollector, Reloading, Reloads};
 use crate::serving::{
@@ -147,7 +148,7 @@ impl Server {
                 return Err(error);
             }
         };
-        let hooked = match Hooked::start(&pool, &hooks, attachments) {
+        let hooked = match Hooked::start(&pool, &hooks, attachments, context.proving()) {
             Ok(hooked) => hooked,
             Err(error) => {
                 data.stop();
@@ -375,6 +376,7 @@ fn http_context(
         taps: Arc::clone(&nbd.taps),
         meters: Arc::clone(&nbd.meters),
         hooks: Arc::clone(hooks),
+        proving: Proving::new(hooks, (config.nbd.unix.clone(), config.http.unix.clone())),
         no_space: Arc::clone(no_space),
         shares: Arc::clone(nfs.shares()),
         intercepts: Arc::clone(intercepts),

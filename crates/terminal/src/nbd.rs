@@ -323,7 +323,68 @@ pub fn reply(socket: &mut impl Read) -> anyhow::Result<(u64, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::Address;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::thread;
+
+    use wire::nbd::TransmissionFlags;
+
+    use super::{Address, Export, Socket};
+
+    /// An export of bytes that are those of their offsets; the reply of one number is garbage.
+    fn export(garbage: usize) -> Export {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        thread::spawn(move || {
+            let mut request = [0; 28];
+            for number in 0.. {
+                if theirs.read_exact(&mut request).is_err() {
+                    return;
+                }
+                let offset = request[23];
+                let length = u32::from_be_bytes(request[24..28].try_into().expect("4 bytes"));
+                let magic: u32 = if number == garbage { 1 } else { 0x6744_6698 };
+                let mut reply = magic.to_be_bytes().to_vec();
+                reply.extend([0; 4]);
+                reply.extend(&request[8..16]);
+                reply.extend(vec![offset; length as usize]);
+                theirs.write_all(&reply).expect("sent");
+            }
+        });
+        Export {
+            socket: Socket::Unix(ours),
+            size_bytes: 256,
+            flags: TransmissionFlags(0),
+            is_lost: false,
+            ahead: None,
+        }
+    }
+
+    fn fetched(export: &mut Export, offset: u64) -> Option<[u8; 3]> {
+        let mut bytes = [0; 3];
+        export.fetch(offset, &mut bytes).is_ok().then_some(bytes)
+    }
+
+    #[test]
+    fn what_is_asked_for_ahead_is_what_is_fetched_next_or_nothing() {
+        let mut export = export(usize::MAX);
+        export.fetch_ahead(7, 3).expect("asked");
+        assert_eq!(fetched(&mut export, 7), Some([7; 3]));
+        export.fetch_ahead(8, 3).expect("asked");
+        assert_eq!(fetched(&mut export, 20), Some([20; 3]));
+        // Of another length it is another read.
+        export.fetch_ahead(30, 2).expect("asked");
+        assert_eq!(fetched(&mut export, 30), Some([30; 3]));
+    }
+
+    #[test]
+    fn a_connection_that_failed_once_is_never_read_again() {
+        let mut export = export(1);
+        assert_eq!(fetched(&mut export, 1), Some([1; 3]));
+        assert_eq!(fetched(&mut export, 2), None);
+        // Its bytes would be those of the reply before.
+        assert_eq!(fetched(&mut export, 3), None);
+        assert!(export.fetch_ahead(4, 3).is_err());
+    }
 
     #[test]
     fn addresses_are_those_of_nbd() {

@@ -101,7 +101,7 @@ impl Past<'_> {
                 let (mut from, to) = (low.time.0.as_nanos(), high.time.0.as_nanos());
                 // Where nothing was written for long the half without writes goes without a look.
                 while to.saturating_sub(from) > step.0 {
-                    let middle = WallTime::from_nanos(part(from, to));
+                    let middle = WallTime::from_nanos(part(from, to).max(from + 1));
                     let found = self.resolve(&Moment::At(middle))?;
                     if found.seq > low.seq {
                         return Ok(Some(found));

@@ -100,6 +100,8 @@ const COMMANDS: &[&str] = &[
     "file find",
     "mount",
     "bisect",
+    "prove",
+    "prove list",
     "unmount",
     "pool",
     "pool create",

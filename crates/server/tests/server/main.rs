@@ -7,6 +7,7 @@ mod life;
 mod model;
 mod openapi;
 mod patterns;
+mod proofs;
 mod recording;
 mod refusals;
 mod rename;

@@ -321,6 +321,7 @@ impl Groups {
             record.conversion = None;
             record.trash = None;
             record.scratch_until_ns = None;
+            record.proofs = Vec::new();
             record.access = Access::default();
             record.share = None;
             tx.remove_pins(volume.id)?;

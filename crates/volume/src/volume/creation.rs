@@ -118,6 +118,7 @@ impl Volumes {
             access: Access::default(),
             trash: None,
             scratch_until_ns: None,
+            proofs: Vec::new(),
             strict: spec.strict,
             share: share::setting(spec)?,
         };
@@ -354,6 +355,7 @@ impl Volumes {
             hook: None,
             trash: None,
             scratch_until_ns: None,
+            proofs: Vec::new(),
             ..record
         };
         Ok((clone, Branch { timeline, seq }, detail))

@@ -74,7 +74,8 @@ fn gives_up_scratch_clones(cache_bytes: u64) {
         assert!(live.view(&Moment::Seq(Seq(1))).is_ok(), "history goes after scratch clones");
     }
     assert!(pool.scratch_clones().is_empty(), "it is still there");
-    assert!(gone.is_none_or(|error| error.kind == ErrorKind::NotFound));
+    let is_gone = gone.as_ref().is_none_or(|error| error.kind == ErrorKind::NotFound);
+    assert!(is_gone, "{gone:?}");
     assert!(write(&clone, 0).is_err(), "what is gone takes no writes");
     assert!(live.view(&Moment::Seq(Seq(1))).is_ok());
     let told = pool.audit(0, 10_000).expect("read");

@@ -12,7 +12,7 @@ pub const PAGES_MAX: u16 = 256;
 pub const MESSAGE_BYTES_MAX: usize = DATA_BYTES_MAX as usize + 4096;
 /// The major and the minor version that are spoken; the kernel speaks older ones too.
 pub const VERSION: (u32, u32) = (7, 31);
-/// The oldest minor version with all that is used: `SEEK` is its newest part.
-pub const MINOR_MIN: u32 = 28;
+/// The oldest minor version with all that is used: that directories are not opened is the newest.
+pub const MINOR_MIN: u32 = 29;
 
 const _: () = assert!(DATA_BYTES_MAX == PAGES_MAX as u32 * 4096);
