@@ -46,7 +46,7 @@ export function PoolPage({ server, note }) {
         ['Available', `${bytes(pool.available_bytes)} (${pool.fill_percent} % used)`],
         ['Growth', pool.growth ? `${bytes(pool.growth.bytes_per_day)} a day, measured over ${pool.growth.measured}` : 'not known yet'],
         ['Full in', pool.full_in ?? 'not in sight'],
-        ['Given up next', next ? `history of ${next.volume} up to ${when(ms(next.to.time))}` : 'nothing'],
+        ['Given up next', next ? next.scratch ? `${next.volume}, a scratch clone` : `history of ${next.volume} up to ${when(ms(next.to.time))}` : 'nothing'],
       ]} />
     </section>
     <section aria-label="Devices">

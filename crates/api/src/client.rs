@@ -15,7 +15,7 @@ use crate::{
     IscsiTarget, Job, ListQuery, MadeTarget, Mark, MemberResolved, Model, ModelQuery, OpenFiles,
     Pool, Problem, Pruned, Range, RangeQuery, RecordQuery, Rename, Renamed, ReplaceMember,
     Resolved, Revert, Reverted, Schedule, Scrub, Server, SetSchedule, SetScrub, Share, Spare,
-    Timeline, TimelineQuery, Undelete, Version, Volume, VolumeSpace,
+    Timeline, TimelineQuery, Undelete, Verification, Verify, Version, Volume, VolumeSpace,
 };
 
 mod address;
@@ -463,6 +463,16 @@ impl Client {
     /// Names a moment.
     pub fn create_mark(&self, name: &str, body: &CreateMark) -> Result<Mark> {
         self.post(&volume(name).part("marks"), body)
+    }
+
+    /// What checks said of moments of a volume, the last first.
+    pub fn verifications(&self, name: &str) -> Result<Vec<Verification>> {
+        self.get(&volume(name).part("verifications"))
+    }
+
+    /// Has a check look at a moment.
+    pub fn verify(&self, name: &str, body: &Verify) -> Result<Verification> {
+        self.post(&volume(name).part("verifications"), body)
     }
 
     /// Deletes a mark.

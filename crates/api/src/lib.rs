@@ -20,6 +20,7 @@ mod targets;
 mod timeline;
 mod trash;
 mod types;
+mod verification;
 
 pub use client::{Client, ClientError, Page, ServerAddress};
 pub use dry_run::Would;
@@ -62,6 +63,7 @@ pub use types::{
     Resolved, Reverted, Scrub, Stamp, Version, Volume, WriteBuffer,
 };
 pub use units::Granularity;
+pub use verification::{Verification, Verify};
 
 /// The OpenAPI 3.1 document of the API, as served at `/api/v1/openapi.json`.
 pub const OPENAPI_JSON: &str = include_str!("../openapi.json");

@@ -217,7 +217,8 @@ pub struct Revert {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateClone {
-    /// The name of the new volume.
+    /// The name of the new volume; only a scratch clone gets one by itself.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// The moment it starts at; the present by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -228,6 +229,10 @@ pub struct CreateClone {
     /// Whether the background copies all of it, so that it shares nothing in the end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub full: bool,
+    /// A scratch clone: it goes by itself when this time is over and nobody has it open, when the
+    /// pool is full, and with the server. Renamed, it stays. At most 7d.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scratch: Option<SpanInput>,
 }
 
 /// A version of the present.

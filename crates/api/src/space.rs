@@ -89,4 +89,7 @@ pub struct Sacrifice {
     /// Whether the volume was deleted; then all of it goes.
     #[serde(default)]
     pub deleted: bool,
+    /// Whether the volume is a scratch clone; then all of it goes.
+    #[serde(default)]
+    pub scratch: bool,
 }

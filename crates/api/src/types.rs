@@ -116,6 +116,9 @@ pub struct Volume {
     pub created: Time,
     /// The origin that it was cloned from.
     pub cloned_from: Option<ClonedFrom>,
+    /// From when on it may go by itself, if it is a scratch clone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scratch_until: Option<Time>,
     /// Bytes some of which may not be in place yet, where the architecture wants them: after a
     /// revert or a crash, and with a base until they come home. Reads are right meanwhile.
     #[serde(default)]
@@ -441,7 +444,7 @@ pub struct Event {
     pub seq: u64,
     /// Its time.
     pub time: Time,
-    /// `created`, `cloned`, `version`, `mark`, `revert` or `resize`.
+    /// `created`, `cloned`, `version`, `mark`, `revert`, `resize` or `proof`.
     pub kind: String,
     /// The label, the name, where the revert went.
     pub detail: String,

@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
-use api::{CreateClone, ExitCode, SizeInput};
-use terminal::arguments::size;
-use units::Size;
+use api::{CreateClone, ExitCode, SizeInput, SpanInput};
+use terminal::arguments::{size, span};
+use units::{Size, Span};
 
 use crate::moment;
 use crate::session::Session;
@@ -24,6 +24,9 @@ pub struct Args {
     /// Copy all of it, in the background: it shares nothing with NAME in the end.
     #[arg(long)]
     full: bool,
+    /// Only for so long, and until nobody has it open: a scratch clone. `volume rename` keeps it.
+    #[arg(long, value_name = "SPAN", value_parser = span, conflicts_with = "full")]
+    scratch: Option<Span>,
     /// Wait until all of it is copied.
     #[arg(long, requires = "full")]
     wait: bool,
@@ -36,7 +39,8 @@ pub fn run(session: &Session, args: Args) -> anyhow::Result<ExitCode> {
     let source = moment::read_of_volume(&args.source)?;
     let at = Some(source.moment.to_string());
     let extent = args.extent.map(SizeInput);
-    let body = CreateClone { name: args.new, at, extent, full: args.full };
+    let scratch = args.scratch.map(SpanInput);
+    let body = CreateClone { name: args.new, at, extent, full: args.full, scratch };
     let client = session.client()?;
     let mut clone = client.create_clone(&source.volume, &body)?;
     while args.wait && clone.import.is_some() {

@@ -9,7 +9,7 @@ mod find;
 mod history;
 mod put;
 mod show;
-mod view;
+pub mod view;
 
 use api::ExitCode;
 use clap::Subcommand;

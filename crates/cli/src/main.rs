@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::{FromArgMatches, Parser, Subcommand};
 
+mod bisect;
 mod changes;
 mod clone;
 mod complete;
@@ -26,8 +27,10 @@ mod man;
 mod mark;
 mod model;
 mod moment;
+mod mount;
 mod pack;
 mod pool;
+mod prove;
 mod rename;
 mod resolve;
 mod retention;
@@ -145,6 +148,25 @@ enum Command {
     /// Files of past moments of a volume: list, stat, cat, restore, tar, diff, history, find.
     #[command(subcommand)]
     File(file::Verb),
+    /// Show a past moment of a volume as a directory: its files, or the disk itself.
+    ///
+    /// Nothing can be written to it. It needs FUSE, and as another user than root `fusermount3`.
+    Mount(mount::Args),
+    /// Take away what `mount` has put somewhere.
+    Unmount(mount::UnmountArgs),
+    /// Find the first moment at which a check fails, by halving.
+    ///
+    /// COMMAND is run for moments between one that is good and one that is bad, each as a scratch
+    /// clone. Its exit code says what the moment is: 0 good, 125 it cannot tell, 126 and more stop
+    /// the search, all others bad. It finds in its environment HINDSIGHT_URI, an address of NBD;
+    /// HINDSIGHT_DISK, the disk as a file, or HINDSIGHT_FILES, a directory with its files;
+    /// HINDSIGHT_MOMENT and HINDSIGHT_SEQ. It may write to the clone. Time is now.
+    Bisect(bisect::Args),
+    /// Have a check of the server's configuration look at a moment: whether it mounts, boots, answers.
+    ///
+    /// The check is `verify` of a hook, run by the server on a scratch clone; its verdict is kept with
+    /// the moment. Exit status: 0 good, 1 bad, 3 it could not tell or did not come to an end.
+    Prove(prove::Args),
     /// The pool: status, audit log, offline inspection and rebuilding.
     #[command(subcommand)]
     Pool(pool::Verb),
@@ -207,6 +229,10 @@ fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
         Command::Clone(args) => clone::run(&session, args),
         Command::Diff(args) => diff::run(&session, &args),
         Command::File(verb) => file::run(&session, verb),
+        Command::Mount(args) => mount::run(&session, &args),
+        Command::Unmount(args) => mount::unmount(&args),
+        Command::Bisect(args) => bisect::run(&session, &args),
+        Command::Prove(args) => prove::run(&session, &args),
         Command::Pool(verb) => pool::run(&session, verb),
         Command::Doctor(args) => doctor::run(&session, &args),
         Command::Trace(verb) => trace::run(&session, verb),

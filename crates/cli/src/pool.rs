@@ -461,6 +461,9 @@ fn write_buffer(buffer: &WriteBuffer) -> String {
 
 /// What a full pool would give up.
 fn next_to_go(next: &Sacrifice) -> String {
+    if next.scratch {
+        return format!("{}, a scratch clone", next.volume);
+    }
     if next.deleted {
         return format!("{}, which was deleted, with its history", next.volume);
     }

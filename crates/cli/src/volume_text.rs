@@ -147,6 +147,9 @@ pub fn show(volume: &Volume) -> String {
     ];
     shown.extend(volume.hook.iter().map(|hook| ("hook", show_hook(hook, volume.hook_known))));
     shown.extend(volume.grace.iter().map(|grace| ("grace", show_grace(grace))));
+    if let Some(until) = &volume.scratch_until {
+        shown.push(("scratch until", until.to_string()));
+    }
     if let Some(from) = &volume.cloned_from {
         shown.push(("cloned from", format!("{}@seq:{}", from.volume, from.seq)));
     }

@@ -23,6 +23,7 @@ mod pieces;
 mod source;
 mod system;
 mod tree;
+mod whole;
 mod xfs;
 
 pub use archive::{Link, Member, Reader, What, Writer};
@@ -35,3 +36,4 @@ pub use tree::{
     Attributes, DEPTH_MAX, ENTRIES_MAX, Entry, Identity, Kind, LINK_BYTES_MAX, NAME_BYTES_MAX,
     Node, PIECES_MAX, Piece, State, Time, Tree, Visit, check_name, look_up_path, read_all, walk,
 };
+pub use whole::Whole;

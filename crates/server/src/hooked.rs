@@ -1,4 +1,5 @@
 //! Scheduled captures with hooks: each on a thread of its own, because commands take their time.
+//! Between them scratch clones are removed whose time is over.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,8 +9,9 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use volume::{Consistency, PlannedHook, Pool};
 
-use crate::StartError;
 use crate::hooks::Hooks;
+use crate::proving::Proving;
+use crate::{Attachments, StartError, scratch};
 
 /// How often schedules are looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -18,24 +20,35 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) struct Hooked {
     stop: Arc<(Mutex<bool>, Condvar)>,
     thread: JoinHandle<()>,
+    /// The thread of checks.
+    proving: (Arc<Proving>, JoinHandle<()>),
 }
 
 impl Hooked {
     /// Starts the thread.
-    pub(crate) fn start(pool: &Arc<Pool>, hooks: &Arc<Hooks>) -> Result<Hooked, StartError> {
+    pub(crate) fn start(
+        pool: &Arc<Pool>,
+        hooks: &Arc<Hooks>,
+        attachments: &Arc<Attachments>,
+        proving: &Arc<Proving>,
+    ) -> Result<Hooked, StartError> {
+        let checks = proving.start(pool, attachments)?;
+        let proving = (Arc::clone(proving), checks);
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let (told, pool, hooks) = (Arc::clone(&stop), Arc::clone(pool), Arc::clone(hooks));
+        let attachments = Arc::clone(attachments);
         let thread = std::thread::Builder::new()
             .name("hooked".to_owned())
-            .spawn(move || run(&pool, &hooks, &told))
+            .spawn(move || run(&pool, &hooks, &attachments, &told))
             .map_err(StartError::Thread)?;
-        Ok(Hooked { stop, thread })
+        Ok(Hooked { stop, thread, proving })
     }
 
     /// Lets captures under way finish, commands included, and ends the thread.
     pub(crate) fn stop(self) {
         *self.stop.0.lock() = true;
         self.stop.1.notify_all();
+        self.proving.0.stop(self.proving.1);
         if self.thread.join().is_err() {
             tracing::error!("the thread of scheduled captures with hooks panicked");
         }
@@ -84,7 +97,12 @@ fn due(pool: &Pool) -> Vec<Due> {
     volumes.chain(groups.map(|(group, hooks)| Due::Group(group, hooks))).collect()
 }
 
-fn run(pool: &Arc<Pool>, hooks: &Arc<Hooks>, stop: &(Mutex<bool>, Condvar)) {
+fn run(
+    pool: &Arc<Pool>,
+    hooks: &Arc<Hooks>,
+    attachments: &Arc<Attachments>,
+    stop: &(Mutex<bool>, Condvar),
+) {
     let mut under_way: BTreeMap<(bool, String), JoinHandle<()>> = BTreeMap::new();
     loop {
         under_way.retain(|_, capture| !capture.is_finished());
@@ -98,6 +116,7 @@ fn run(pool: &Arc<Pool>, hooks: &Arc<Hooks>, stop: &(Mutex<bool>, Condvar)) {
                 Err(error) => tracing::error!(%error, "a capture could not be begun"),
             }
         }
+        scratch::sweep(pool, attachments);
         let mut stopping = stop.0.lock();
         if !*stopping {
             stop.1.wait_for(&mut stopping, LOOK);

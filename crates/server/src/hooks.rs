@@ -35,6 +35,8 @@ pub struct Hook {
     pub before: Vec<String>,
     /// Run after, whatever came before.
     pub after: Vec<String>,
+    /// Run on a scratch clone, to tell whether a moment serves; nothing where there is no check.
+    pub verify: Vec<String>,
     /// How long each may take, and how long `before` may be in force.
     pub timeout: Duration,
 }
@@ -62,6 +64,13 @@ impl Hooks {
     /// Whether there is one of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.named.read().contains_key(name)
+    }
+
+    /// The check of a hook, if it has one, and how long it may take.
+    pub(crate) fn verify_of(&self, name: &str) -> Option<(Vec<String>, Duration)> {
+        let named = self.named.read();
+        let hook = named.get(name).filter(|hook| !hook.verify.is_empty())?;
+        Some((hook.verify.clone(), hook.timeout))
     }
 
     /// The names there are.
@@ -320,7 +329,7 @@ fn wait(
 }
 
 /// Kills the process group: it is not reaped yet, so its number is still its own.
-fn kill(child: &mut Child) {
+pub(crate) fn kill(child: &mut Child) {
     if let Err(error) = kill_process_group(Pid::from_child(child), Signal::KILL) {
         tracing::error!(%error, "a hook could not be killed");
         return;
@@ -341,7 +350,8 @@ mod tests {
     }
 
     fn hooks(before: &str, after: &str, timeout: Duration) -> Hooks {
-        let hook = Hook { before: shell(before), after: shell(after), timeout };
+        let (before, after) = (shell(before), shell(after));
+        let hook = Hook { before, after, verify: Vec::new(), timeout };
         Hooks::new(BTreeMap::from([("h".to_owned(), hook)]))
     }
 
@@ -434,7 +444,8 @@ mod tests {
         let around = hooks.around("other", "v", |is| is().consistency);
         assert_eq!(around.captured, Consistency::QuiesceFailed);
         assert!(around.failure().is_some_and(|why| why.contains("has no hook other")));
-        let hook = Hook { before: vec!["/nowhere/x".to_owned()], after: Vec::new(), timeout: LONG };
+        let before = vec!["/nowhere/x".to_owned()];
+        let hook = Hook { before, after: Vec::new(), verify: Vec::new(), timeout: LONG };
         let hooks = Hooks::new(BTreeMap::from([("h".to_owned(), hook)]));
         assert_eq!(
             hooks.around("h", "v", |is| is().consistency).captured,

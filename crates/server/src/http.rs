@@ -40,6 +40,7 @@ mod together;
 mod trace;
 mod trash;
 mod upload;
+mod verifications;
 mod versions;
 mod volumes;
 

@@ -189,6 +189,9 @@ const VOLUME_METRICS: &[VolumeMetric] = &[
         importing(v, |i| u64::from(i.trouble.is_some()))
     }),
     gauge("unplaced_bytes", "Bytes some of which may not be in place yet", |v| v.unplaced_bytes),
+    gauge("verified_time_seconds", "The newest moment found good; 0 for none", |v| {
+        v.proved_good.map_or(0, |time| time.as_nanos() / 1_000_000_000)
+    }),
     gauge("deferred_bytes", "Bytes whose places wait for their window's end", |v| v.deferred_bytes),
     gauge("time_ahead_seconds", "How far the time of the last write is ahead of the clock", |v| {
         v.time_ahead_ns / 1_000_000_000

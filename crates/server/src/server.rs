@@ -30,6 +30,7 @@ use crate::nbd::NbdContext;
 use crate::nfs::{CallCollector, NfsContext, Shares};
 use crate::no_space::NoSpaceCollector;
 use crate::pool_files::MadeDirs;
+use crate::proving::Proving;
 use crate::relay_settings::Intercept;
 use crate::reload::{ReloadCollector, Reloading, Reloads};
 use crate::serving::{
@@ -38,7 +39,7 @@ use crate::serving::{
 use crate::taps::{TapCollector, Taps};
 use crate::token::Token;
 use crate::write_memory::{WriteBufferCollector, Writing};
-use crate::{Attachments, Buffers, Config, NoSpace, StartError, pool_files};
+use crate::{Attachments, Buffers, Config, NoSpace, StartError, pool_files, scratch};
 
 /// Threads that serve NBD, at most: beyond, the engine's locks are what counts.
 const DATA_THREADS_MAX: usize = 16;
@@ -120,6 +121,8 @@ impl Server {
         let bound = (&nbd_bound, &iscsi, &nfs);
         let all = (&*nbd_context, &iscsi_context, &nfs_context);
         let context = http_context(config, &pool, all, bound, counted)?;
+        let attachments = &Arc::clone(&nbd_context.attachments);
+        scratch::remove_all(&pool);
         pool.set_rates(config.rates);
         let writing = Writing::start(config.write_memory_bytes)?;
         let fill = FillWatch::new(Arc::clone(context.fill()));
@@ -145,7 +148,7 @@ impl Server {
                 return Err(error);
             }
         };
-        let hooked = match Hooked::start(&pool, &hooks) {
+        let hooked = match Hooked::start(&pool, &hooks, attachments, context.proving()) {
             Ok(hooked) => hooked,
             Err(error) => {
                 data.stop();
@@ -207,6 +210,7 @@ impl Server {
         self.data.stop();
         self.http.stop();
         self.hooked.stop();
+        scratch::remove_all(&self.pool);
         self.background.stop();
         self.pool.close().map_err(StartError::Pool)
     }
@@ -372,6 +376,7 @@ fn http_context(
         taps: Arc::clone(&nbd.taps),
         meters: Arc::clone(&nbd.meters),
         hooks: Arc::clone(hooks),
+        proving: Proving::new(hooks, (config.nbd.unix.clone(), config.http.unix.clone())),
         no_space: Arc::clone(no_space),
         shares: Arc::clone(nfs.shares()),
         intercepts: Arc::clone(intercepts),

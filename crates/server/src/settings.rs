@@ -146,6 +146,8 @@ pub struct HookSettings {
     pub before: Vec<String>,
     /// Run after, whatever came before: an absolute path and arguments.
     pub after: Vec<String>,
+    /// A check of moments, run on a scratch clone: an absolute path and arguments.
+    pub verify: Vec<String>,
     /// How long each may take, and what `before` did may last, such as `30s`.
     pub timeout: Option<String>,
 }
@@ -494,14 +496,15 @@ fn one_hook(name: &str, settings: HookSettings) -> Result<Hook, StartError> {
     if name == volume::NO_HOOK {
         return wrong("that means no hook at all".to_owned(), "give it another name");
     }
-    for argv in [&settings.before, &settings.after] {
+    for argv in [&settings.before, &settings.after, &settings.verify] {
         if argv.first().is_some_and(|program| !program.starts_with('/')) {
             let what = format!("`{}` is no absolute path", argv[0]);
             return wrong(what, "such as before = [\"/usr/sbin/fsfreeze\", \"-f\", \"/mnt\"]");
         }
     }
-    if settings.before.is_empty() && settings.after.is_empty() {
-        return wrong("it has neither `before` nor `after`".to_owned(), "give both");
+    if [&settings.before, &settings.after, &settings.verify].iter().all(|argv| argv.is_empty()) {
+        let what = "it has neither `before` nor `after` nor `verify`".to_owned();
+        return wrong(what, "give `before` and `after`, or `verify`");
     }
     let timeout = match &settings.timeout {
         None => HOOK_TIMEOUT_DEFAULT,
@@ -513,7 +516,8 @@ fn one_hook(name: &str, settings: HookSettings) -> Result<Hook, StartError> {
     if timeout.is_zero() || timeout > HOOK_TIMEOUT_MAX {
         return wrong("its timeout is out of range".to_owned(), "more than nothing, at most 1h");
     }
-    Ok(Hook { before: settings.before, after: settings.after, timeout })
+    let HookSettings { before, after, verify, .. } = settings;
+    Ok(Hook { before, after, verify, timeout })
 }
 
 fn size(text: Option<String>, flag: &str) -> Result<Option<u64>, StartError> {

@@ -30,10 +30,11 @@ fn below(command: Command, path: &str, ending: &dyn Fn(&str) -> String) -> Comma
 pub fn leaves(command: &Command) -> Vec<String> {
     let mut found = Vec::new();
     for one in command.get_subcommands().filter(|one| !one.is_hide_set()) {
-        match one.has_subcommands() {
-            true => found.extend(leaves(one).iter().map(|l| format!("{} {l}", one.get_name()))),
-            false => found.push(one.get_name().to_owned()),
+        // With words of its own it is a command beside those below it.
+        if !one.has_subcommands() || one.is_args_conflicts_with_subcommands_set() {
+            found.push(one.get_name().to_owned());
         }
+        found.extend(leaves(one).iter().map(|l| format!("{} {l}", one.get_name())));
     }
     found.sort_unstable();
     found

@@ -83,17 +83,54 @@ pub struct Export {
     pub size_bytes: u64,
     /// What it can do.
     pub flags: TransmissionFlags,
+    /// What comes through the connection can no longer be told apart: nothing is read from it.
+    is_lost: bool,
+    /// A read that was asked for and whose reply was not looked at yet: from where, how much.
+    ahead: Option<(u64, usize)>,
 }
 
 impl Export {
     /// Reads bytes.
     pub fn fetch(&mut self, offset: u64, bytes: &mut [u8]) -> anyhow::Result<()> {
-        self.ask(Command::Read, offset, bytes.len() as u64)?;
-        Ok(self.socket.read_exact(bytes).map_err(lost)?)
+        if self.ahead.take_if(|ahead| *ahead == (offset, bytes.len())).is_some() {
+            self.answered(offset)?;
+        } else {
+            self.ask(Command::Read, offset, bytes.len() as u64)?;
+        }
+        self.kept(|socket| socket.read_exact(bytes))
+    }
+
+    /// Asks for bytes that will be fetched next: the server reads them meanwhile.
+    pub fn fetch_ahead(&mut self, offset: u64, length: usize) -> anyhow::Result<()> {
+        self.settle()?;
+        let head = header(Command::Read, false, 0, offset, length as u64);
+        self.kept(|socket| socket.write_all(&head))?;
+        self.ahead = Some((offset, length));
+        Ok(())
+    }
+
+    /// Reads what was asked for ahead, and forgets it.
+    fn settle(&mut self) -> anyhow::Result<()> {
+        let Some((offset, length)) = self.ahead.take() else { return Ok(()) };
+        if self.answered(offset).is_ok() {
+            self.kept(|socket| socket.read_exact(&mut vec![0; length]))?;
+        }
+        Ok(())
+    }
+
+    /// Uses the connection, for good only once if that fails.
+    fn kept<T>(&mut self, work: impl FnOnce(&mut Socket) -> io::Result<T>) -> anyhow::Result<T> {
+        if self.is_lost {
+            return Err(lost(io::ErrorKind::NotConnected.into()).into());
+        }
+        let done = work(&mut self.socket);
+        self.is_lost = done.is_err();
+        Ok(done.map_err(lost)?)
     }
 
     /// Writes bytes; runs of zeros become holes.
     pub fn write(&mut self, mut offset: u64, bytes: &[u8]) -> anyhow::Result<()> {
+        self.settle()?;
         let is_zero = |part: &[u8]| part.iter().all(|&byte| byte == 0);
         let runs = bytes.chunks(HOLE_BYTES).collect::<Vec<_>>();
         for run in runs.chunk_by(|a, b| is_zero(a) == is_zero(b)) {
@@ -102,8 +139,10 @@ impl Export {
                 self.ask(Command::WriteZeroes, offset, length as u64)?;
             } else {
                 let head = header(Command::Write, false, 0, offset, length as u64);
-                self.socket.write_all(&head).map_err(lost)?;
-                run.iter().try_for_each(|part| self.socket.write_all(part)).map_err(lost)?;
+                self.kept(|socket| {
+                    socket.write_all(&head)?;
+                    run.iter().try_for_each(|part| socket.write_all(part))
+                })?;
                 self.answered(offset)?;
             }
             offset += length as u64;
@@ -113,12 +152,15 @@ impl Export {
 
     /// Sends a request without data, and awaits its reply.
     pub fn ask(&mut self, command: Command, offset: u64, length: u64) -> anyhow::Result<()> {
-        self.socket.write_all(&header(command, false, 0, offset, length)).map_err(lost)?;
+        self.settle()?;
+        self.kept(|socket| socket.write_all(&header(command, false, 0, offset, length)))?;
         self.answered(offset)
     }
 
     fn answered(&mut self, offset: u64) -> anyhow::Result<()> {
-        match reply(&mut self.socket)?.1 {
+        let reply = reply(&mut self.socket);
+        self.is_lost = reply.is_err();
+        match reply?.1 {
             0 => Ok(()),
             errno => {
                 let why = io::Error::from_raw_os_error(i32::try_from(errno).unwrap_or(i32::MAX));
@@ -205,7 +247,7 @@ impl Address {
             }
         };
         let (size_bytes, flags) = go(&mut socket, export)?;
-        Ok(Export { socket, size_bytes, flags })
+        Ok(Export { socket, size_bytes, flags, is_lost: false, ahead: None })
     }
 }
 
@@ -281,7 +323,68 @@ pub fn reply(socket: &mut impl Read) -> anyhow::Result<(u64, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::Address;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::thread;
+
+    use wire::nbd::TransmissionFlags;
+
+    use super::{Address, Export, Socket};
+
+    /// An export of bytes that are those of their offsets; the reply of one number is garbage.
+    fn export(garbage: usize) -> Export {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        thread::spawn(move || {
+            let mut request = [0; 28];
+            for number in 0.. {
+                if theirs.read_exact(&mut request).is_err() {
+                    return;
+                }
+                let offset = request[23];
+                let length = u32::from_be_bytes(request[24..28].try_into().expect("4 bytes"));
+                let magic: u32 = if number == garbage { 1 } else { 0x6744_6698 };
+                let mut reply = magic.to_be_bytes().to_vec();
+                reply.extend([0; 4]);
+                reply.extend(&request[8..16]);
+                reply.extend(vec![offset; length as usize]);
+                theirs.write_all(&reply).expect("sent");
+            }
+        });
+        Export {
+            socket: Socket::Unix(ours),
+            size_bytes: 256,
+            flags: TransmissionFlags(0),
+            is_lost: false,
+            ahead: None,
+        }
+    }
+
+    fn fetched(export: &mut Export, offset: u64) -> Option<[u8; 3]> {
+        let mut bytes = [0; 3];
+        export.fetch(offset, &mut bytes).is_ok().then_some(bytes)
+    }
+
+    #[test]
+    fn what_is_asked_for_ahead_is_what_is_fetched_next_or_nothing() {
+        let mut export = export(usize::MAX);
+        export.fetch_ahead(7, 3).expect("asked");
+        assert_eq!(fetched(&mut export, 7), Some([7; 3]));
+        export.fetch_ahead(8, 3).expect("asked");
+        assert_eq!(fetched(&mut export, 20), Some([20; 3]));
+        // Of another length it is another read.
+        export.fetch_ahead(30, 2).expect("asked");
+        assert_eq!(fetched(&mut export, 30), Some([30; 3]));
+    }
+
+    #[test]
+    fn a_connection_that_failed_once_is_never_read_again() {
+        let mut export = export(1);
+        assert_eq!(fetched(&mut export, 1), Some([1; 3]));
+        assert_eq!(fetched(&mut export, 2), None);
+        // Its bytes would be those of the reply before.
+        assert_eq!(fetched(&mut export, 3), None);
+        assert!(export.fetch_ahead(4, 3).is_err());
+    }
 
     #[test]
     fn addresses_are_those_of_nbd() {

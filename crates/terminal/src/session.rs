@@ -45,6 +45,16 @@ impl Session {
         Session::new(String::new(), None, json, true)
     }
 
+    /// Tells a command that is run which server this is of.
+    pub fn tell(&self, command: &mut std::process::Command) {
+        command.env("HINDSIGHT_SERVER", &self.server);
+        match &self.token {
+            None => {}
+            Some(TokenSource::Text(text)) => _ = command.env("HINDSIGHT_TOKEN", text),
+            Some(TokenSource::File(path)) => _ = command.env("HINDSIGHT_TOKEN_FILE", path),
+        }
+    }
+
     /// Whether [`Session::confirm`] asks.
     pub fn asks(&self) -> bool {
         !self.yes && io::stdin().is_terminal()

@@ -38,9 +38,9 @@ use guard::guarded;
 pub use guard::panic_becomes_error;
 pub use records::{
     CompactionRecord, ConversionRecord, EventRecord, GraceRecord, GroupRecord, GroupVersionRecord,
-    MarkRecord, RunRecord, Sample, ScheduleRecord, ScheduledRecord, ScrubPhase, ScrubRecord,
-    ScrubScheduleRecord, SegmentRecord, SourceRecord, TargetRecord, TimelineRecord, TrashRecord,
-    UnitRecord, VersionRecord, VolumeRecord,
+    MarkRecord, ProofRecord, RunRecord, Sample, ScheduleRecord, ScheduledRecord, ScrubPhase,
+    ScrubRecord, ScrubScheduleRecord, SegmentRecord, SourceRecord, TargetRecord, TimelineRecord,
+    TrashRecord, UnitRecord, VersionRecord, VolumeRecord,
 };
 use tables::{Form, Table};
 

@@ -55,10 +55,10 @@ pub use types::{
     Consistency, ConversionInfo, Credential, DedupInfo, DeletedVolume, Deletion, Dependants,
     DiffPage, Encoding, EncodingChange, EncodingInfo, EncodingSetting, Event, Extent, GraceInfo,
     Grant, Granularity, Growth, Heat, HistoryPage, Holder, ImportInfo, ImportSpec, KeptFor, Mark,
-    Metadata, PastAccess, PoolSpace, PoolStatus, Range, Resolved, RevertReport, SHARE_BYTES,
+    Metadata, PastAccess, PoolSpace, PoolStatus, Proof, Range, Resolved, RevertReport, SHARE_BYTES,
     Sacrifice, ScrubInfo, ScrubState, Secret, SettlePhase, Settling, ShareChange, ShareSetting,
-    Squash, Stamp, TimelineColumns, Version, VersionPage, VolumeChange, VolumeCounters, VolumeInfo,
-    VolumeSpace, VolumeSpec, WriteOp,
+    Squash, Stamp, TimelineColumns, Verdict, Version, VersionPage, VolumeChange, VolumeCounters,
+    VolumeInfo, VolumeSpace, VolumeSpec, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

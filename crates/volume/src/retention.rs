@@ -15,6 +15,7 @@ pub mod moments;
 pub mod needed;
 pub mod open_files;
 pub mod pins;
+pub mod proofs;
 pub mod schedule;
 pub mod schedules;
 pub mod stand_still;

@@ -1,6 +1,7 @@
 //! Values that go in and out of pools and volumes.
 
 mod access;
+mod proof;
 mod settings;
 mod share;
 mod space;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use units::{MapExtent, Seq, WallTime};
 
 pub use access::{Access, AccessChange, Credential, Secret};
+pub use proof::{Proof, Verdict};
 pub use settings::{
     Architecture, CacheChange, CacheSetting, Encoding, EncodingChange, EncodingSetting,
     Granularity, VolumeChange, VolumeSpec,
@@ -228,6 +230,10 @@ pub struct VolumeInfo {
     pub created: WallTime,
     /// The volume and seq it was cloned from.
     pub cloned_from: Option<(String, Seq)>,
+    /// The newest moment that a check found good.
+    pub proved_good: Option<WallTime>,
+    /// From when on it may go by itself, if it is a scratch clone.
+    pub scratch_until: Option<WallTime>,
     /// Counters since the pool was opened.
     pub counters: VolumeCounters,
     /// Bytes some of which may not be in place yet, or not at home, where they belong; reads are

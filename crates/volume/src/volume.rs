@@ -81,6 +81,8 @@ impl Volume {
             oldest,
             latest,
             created: WallTime::from_nanos(record.created_ns),
+            proved_good: self.proved_good(),
+            scratch_until: record.scratch_until_ns.map(WallTime::from_nanos),
             cloned_from: record.cloned_from.map(|(name, seq)| (name, Seq(seq))),
             counters: self.counters(),
             unplaced_bytes: self.unplaced_bytes(space.live_bytes),

@@ -4,6 +4,7 @@
 //! encoder writes, the decoder of the other side reads back as the same value.
 
 mod fields;
+pub mod fuse;
 pub mod iscsi;
 pub mod mount;
 pub mod nbd;

@@ -45,6 +45,7 @@ macro_rules! pages {
 
 pages! {
     what_the_readme_shows_is_so: "README.md",
+    what_the_page_of_bisect_shows_is_so: "docs/bisect.md",
     what_the_page_of_clients_shows_is_so: "docs/attach.md",
     what_the_page_of_choices_shows_is_so: "docs/choosing.md",
     what_the_page_of_commands_shows_is_so: "docs/cli.md",
@@ -58,6 +59,7 @@ pages! {
     what_the_page_of_relays_shows_is_so: "docs/intercept.md",
     what_the_page_of_the_laboratory_shows_is_so: "docs/lab.md",
     what_the_page_of_operations_shows_is_so: "docs/operations.md",
+    what_the_page_of_proofs_shows_is_so: "docs/prove.md",
     what_the_page_of_the_web_page_shows_is_so: "docs/page.md",
     what_the_page_of_safety_shows_is_so: "docs/safety.md",
 }

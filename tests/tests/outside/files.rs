@@ -165,7 +165,7 @@ pub fn same(ours: &Path, theirs: &Path) -> Result<usize> {
 
 /// What is compared of an object besides its bytes.
 #[derive(Debug, PartialEq, Eq)]
-struct Known {
+pub struct Known {
     mode: u32,
     owner: (u32, u32),
     links: u64,
@@ -174,7 +174,7 @@ struct Known {
     target: Option<Vec<u8>>,
 }
 
-fn list(top: &Path, below: &Path) -> Result<BTreeMap<String, Known>> {
+pub fn list(top: &Path, below: &Path) -> Result<BTreeMap<String, Known>> {
     let mut found = BTreeMap::new();
     let folder = below.parent().context("a folder")?;
     for entry in fs::read_dir(folder)? {
@@ -299,7 +299,7 @@ pub fn latest(stage: &Stage) -> Result<u64> {
 }
 
 /// A volume with an ext4 that mke2fs makes of a folder; no root is needed.
-fn made(stage: &Stage) -> Result<()> {
+pub fn made(stage: &Stage) -> Result<()> {
     let top = stage.path("top");
     fs::create_dir_all(top.join("etc/deep"))?;
     fs::write(top.join("etc/fstab"), "one\n")?;

@@ -1,6 +1,7 @@
 //! Tests from outside, one program: each module is one kind of client.
 
 mod back_pressure;
+mod bisect;
 mod checker_client;
 mod contract;
 mod database_hook;
@@ -15,6 +16,7 @@ mod intercept;
 mod iscsi;
 mod iscsi_units;
 mod members;
+mod mount;
 mod nfs;
 mod one_file;
 mod operation;

@@ -1,6 +1,6 @@
 //! A moment of a volume that is opened as a tree of files: its name, its parts, how it was read.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use files::{Error, ErrorKind, FileSystem, Node, Part, ReadAhead, Source, State, Tree};
 use serde::Serialize;
 use units::{Moment, VolumeMoment};
+use wire::nbd::Command;
 
 use crate::failure::Failure;
 use crate::nbd::{Address, Export};
@@ -44,6 +45,9 @@ pub struct OneArgs {
 
 /// What is asked of the server at once, in bytes, at most.
 const REQUEST_BYTES: usize = 1 << 20;
+
+/// Reads of this length, in bytes, and more are asked for ahead where they go on.
+const AHEAD_BYTES: usize = 64 << 10;
 
 /// What is to be read.
 pub struct Reading {
@@ -101,10 +105,21 @@ impl Reading {
     }
 }
 
+/// Where what is written to a disk goes.
+pub trait Writes {
+    /// Writes bytes.
+    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Has them durable.
+    fn sync(&self) -> io::Result<()>;
+}
+
 /// An export as a source.
-struct Disk {
+pub struct Disk {
     export: RefCell<Export>,
     size: u64,
+    /// The end of what was read last.
+    next: Cell<u64>,
 }
 
 impl Source for Disk {
@@ -114,11 +129,30 @@ impl Source for Disk {
 
     fn read_at(&self, mut offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         let mut export = self.export.borrow_mut();
+        let told = |error: anyhow::Error| io::Error::other(format!("{error:#}"));
         for piece in bytes.chunks_mut(REQUEST_BYTES) {
-            export.fetch(offset, piece).map_err(|error| io::Error::other(format!("{error:#}")))?;
-            offset += piece.len() as u64;
+            export.fetch(offset, piece).map_err(told)?;
+            let (length, goes_on) = (piece.len(), self.next.get() == offset);
+            offset += length as u64;
+            self.next.set(offset);
+            // Long reads one after the other: the server has the next one ready meanwhile.
+            if goes_on && length >= AHEAD_BYTES && length as u64 <= self.size - offset {
+                export.fetch_ahead(offset, length).map_err(told)?;
+            }
         }
         Ok(())
+    }
+}
+
+impl Writes for Disk {
+    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let written = self.export.borrow_mut().write(offset, bytes);
+        written.map_err(|error| io::Error::other(format!("{error:#}")))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let synced = self.export.borrow_mut().ask(Command::Flush, 0, 0);
+        synced.map_err(|error| io::Error::other(format!("{error:#}")))
     }
 }
 
@@ -152,11 +186,20 @@ impl Volume {
 
     /// The disk as it was after a write.
     pub fn disk(&self, seq: u64) -> anyhow::Result<Rc<dyn Source>> {
-        let uri = image::uri(&self.volume, &format!("@seq:{seq}"))?;
+        Ok(Rc::new(ReadAhead::new(self.export(&format!("@seq:{seq}"))?)))
+    }
+
+    /// The present, to be written to.
+    pub fn present(&self) -> anyhow::Result<Disk> {
+        self.export("")
+    }
+
+    fn export(&self, suffix: &str) -> anyhow::Result<Disk> {
+        let uri = image::uri(&self.volume, suffix)?;
         let address: Address = uri.parse().map_err(Failure::new)?;
         let export = address.open()?;
         let size = export.size_bytes;
-        Ok(Rc::new(ReadAhead::new(Disk { export: RefCell::new(export), size })))
+        Ok(Disk { export: RefCell::new(export), size, next: Cell::new(u64::MAX) })
     }
 
     /// The tree of a part as it was after a write; an error of the disk keeps its kind.

@@ -20,6 +20,7 @@ use crate::intercept::Intercepts;
 use crate::meters::Meters;
 use crate::metrics::Metrics;
 use crate::nfs::Shares;
+use crate::proving::Proving;
 use crate::taps::Taps;
 
 /// Entries in a page, unless fewer are asked for; and at most.
@@ -34,6 +35,7 @@ pub(crate) struct Watch {
     pub(crate) taps: Arc<Taps>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) hooks: Arc<Hooks>,
+    pub(crate) proving: Arc<Proving>,
     pub(crate) no_space: Arc<NoSpace>,
     pub(crate) shares: Arc<Shares>,
     pub(crate) intercepts: Arc<Intercepts>,
@@ -92,6 +94,11 @@ impl Context {
     /// The commands around captures.
     pub(super) fn hooks(&self) -> &Hooks {
         &self.0.watch.hooks
+    }
+
+    /// The checks of moments.
+    pub(crate) fn proving(&self) -> &Arc<Proving> {
+        &self.0.watch.proving
     }
 
     /// The shares that are open.

@@ -70,6 +70,7 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &Addresses) 
         oldest: stamp(info.oldest),
         latest: stamp(info.latest),
         created: time(info.created),
+        scratch_until: info.scratch_until.map(time),
         cloned_from: info.cloned_from.map(|(volume, seq)| ClonedFrom { volume, seq: seq.0 }),
         unplaced_bytes: info.unplaced_bytes,
         deferred_bytes: info.deferred_bytes,
@@ -137,6 +138,7 @@ fn sacrifice(next: volume::Sacrifice) -> api::Sacrifice {
         to: stamp(next.to),
         grace: next.kept_for == volume::KeptFor::Grace,
         deleted: next.kept_for == volume::KeptFor::Trash,
+        scratch: next.kept_for == volume::KeptFor::Scratch,
     }
 }
 

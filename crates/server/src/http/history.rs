@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use api::{CreateClone, DiffQuery, History, HistoryQuery, ResolveQuery, Revert};
+use api::{CreateClone, DiffQuery, History, HistoryQuery, ProblemKind, ResolveQuery, Revert};
 use axum::Json;
 use axum::extract::State;
 use units::{Moment, Span, WallTime};
@@ -14,6 +14,7 @@ use super::context::{Context, moment, page_entries};
 use super::convert;
 use super::volumes::{Made, location, made, map_extent};
 use crate::attach::Part;
+use crate::scratch;
 
 /// Intervals in a page of history: unless asked otherwise, and at most.
 const BUCKETS_DEFAULT: usize = 1000;
@@ -167,6 +168,7 @@ pub(super) async fn revert(
             content_type = "application/problem+json"),
         (status = 410, description = "The moment lies outside the window", body = api::Problem,
             content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
     ))]
 pub(super) async fn clone(
     State(context): State<Context>,
@@ -177,9 +179,19 @@ pub(super) async fn clone(
     let extent = map_extent(body.extent)?;
     context
         .engine(move |context| {
-            let clone = match body.full {
-                true => context.pool().clone_in_full(&name, &at, &body.name, extent)?,
-                false => context.pool().clone_with_extent(&name, &at, &body.name, extent)?,
+            let pool = context.pool();
+            let clone = match (body.full, body.scratch) {
+                (true, Some(_)) => {
+                    let text = "a scratch clone is not copied in full";
+                    return Err(Refusal::new(ProblemKind::Invalid, text));
+                }
+                (true, None) => pool.clone_in_full(&name, &at, &body.name, extent)?,
+                (false, None) => pool.clone_with_extent(&name, &at, &body.name, extent)?,
+                (false, Some(length)) => {
+                    let length_ns = scratch::length_ns(length)?;
+                    let own = scratch::name_for(&body.name);
+                    pool.clone_for(&name, &at, &own, (extent, length_ns))?
+                }
             };
             let described = context.describe(&clone)?;
             Ok(made(location(&described.name), described))

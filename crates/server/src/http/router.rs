@@ -18,7 +18,7 @@ use super::guard::{Caller, Door};
 use super::{
     about, archives, document, file_diff, files, groups, guard, health, history, import, jobs,
     made_targets, marks, model, operations, page, pool, rename, repairs, restores, schedules,
-    shares, targets, timeline, together, trace, trash, versions, volumes,
+    shares, targets, timeline, together, trace, trash, verifications, versions, volumes,
 };
 use crate::token::Token;
 
@@ -96,6 +96,7 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(together::clone))
         .routes(routes!(marks::list, marks::create, marks::delete_named))
         .routes(routes!(marks::delete))
+        .routes(routes!(verifications::list, verifications::create))
         .routes(routes!(about::show))
         .routes(routes!(pool::show, pool::change))
         .routes(routes!(pool::replace))

@@ -25,6 +25,7 @@ fn fixture() -> Fixture {
                 before: shell(format!("{line}; {end}")),
                 after: shell(line),
                 timeout: Some("20s".to_owned()),
+                ..HookSettings::default()
             };
             settings.hooks.insert(name.to_owned(), hook);
         }

@@ -263,7 +263,7 @@ fn a_full_clone_is_copied_and_depends_on_nothing() {
     client.create_version("v", &CreateVersion::default()).expect("create");
     fixture.write(0, 2);
     let at = Some(format!("seq:{at}"));
-    let body = CreateClone { name: "c".to_owned(), at, extent: None, full: true };
+    let body = CreateClone { name: "c".to_owned(), at, full: true, ..CreateClone::default() };
     let mut clone = client.create_clone("v", &body).expect("clone");
     assert_eq!(clone.cloned_from, None, "in the end it shares nothing");
     let began = Instant::now();

@@ -77,6 +77,18 @@ fn encoding() -> EncodingSetting {
     EncodingSetting { encoding: Encoding::Delta, after_ns: 1 }
 }
 
+fn proof() -> ProofRecord {
+    ProofRecord {
+        seq: 1,
+        time_ns: 1,
+        hook: "boots".to_owned(),
+        verdict: Verdict::Good,
+        proved_ns: 1,
+        took_ns: 1,
+        said: "exit status: 0".to_owned(),
+    }
+}
+
 fn trash() -> TrashRecord {
     TrashRecord { deleted_ns: 1, until_ns: 2 }
 }
@@ -129,6 +141,8 @@ fn volume() -> VolumeRecord {
         uncut: 1,
         grace: Some(grace()),
         trash: Some(trash()),
+        scratch_until_ns: Some(1),
+        proofs: vec![proof()],
         access: access(),
         hook: Some("freeze".to_owned()),
         strict: true,
@@ -254,6 +268,7 @@ fn the_page_names_every_field_of_every_json_record() {
         fields("audit", &audit()),
         fields("grace", &grace()),
         fields("trash", &trash()),
+        fields("proof", &proof()),
         fields("access", &access()),
         fields("share", &share()),
         fields("allowed", &share().allowed[0]),

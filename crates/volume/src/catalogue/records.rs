@@ -11,7 +11,7 @@ use units::MapExtent;
 use crate::retention::keep_rules::KeepRules;
 use crate::types::{
     Access, Architecture, CacheSetting, Compaction, Consistency, EncodingSetting, Granularity,
-    ShareSetting,
+    ShareSetting, Verdict,
 };
 
 /// A volume, or what is left of a deleted one while a clone still needs its past.
@@ -103,6 +103,12 @@ pub struct VolumeRecord {
     /// It was deleted, and can be had back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trash: Option<TrashRecord>,
+    /// It is a scratch clone, which goes by itself: from when on, in nanoseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scratch_until_ns: Option<u64>,
+    /// What checks said of its moments, in the order in which they said it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub proofs: Vec<ProofRecord>,
     /// Each batch of its log is there whole or not at all, and none without all before it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
@@ -151,6 +157,26 @@ pub struct TrashRecord {
     pub deleted_ns: u64,
     /// When its grace period is over.
     pub until_ns: u64,
+}
+
+/// What a check said of a moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProofRecord {
+    /// The moment.
+    pub seq: u64,
+    /// Its time, in nanoseconds since 1970.
+    pub time_ns: u64,
+    /// The hook that was the check.
+    pub hook: String,
+    /// Its verdict.
+    pub verdict: Verdict,
+    /// When it was asked for, in nanoseconds since 1970.
+    pub proved_ns: u64,
+    /// How long it took, in nanoseconds.
+    pub took_ns: u64,
+    /// How it ended, in words.
+    pub said: String,
 }
 
 /// A change of architecture: what is left of it to do is told by slabs and map.

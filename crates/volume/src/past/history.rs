@@ -156,6 +156,11 @@ impl Moments {
             let stamp = Stamp { seq: Seq(mark.seq), time: WallTime::from_nanos(mark.time_ns) };
             events.push(Event { stamp, kind: "mark", detail: name.clone() });
         }
+        for proof in &record.proofs {
+            let stamp = Stamp { seq: Seq(proof.seq), time: WallTime::from_nanos(proof.time_ns) };
+            let detail = format!("{}: {}", proof.hook, proof.verdict.word());
+            events.push(Event { stamp, kind: "proof", detail });
+        }
         events.retain(|e| from.time <= e.stamp.time);
         events.sort_by_key(|e| (e.stamp.time, e.stamp.seq));
         Ok(events)

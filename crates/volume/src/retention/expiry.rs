@@ -1,10 +1,10 @@
 //! How history leaves the past: by the window, by the history limit, and for want of room.
 //!
 //! The order of sacrifice when the pool is full: expired history first; then volumes in the trash,
-//! the one that was deleted first first; then what is kept only for a grace period; then the oldest
-//! unpinned history of the volume that retains most seqs, half at a time. Pinned moments and the
-//! present never. Each has a line in the audit log, with its reason. Of the last some is given up
-//! before the pool is full (`jobs/room_ahead`).
+//! the one that was deleted first first; then scratch clones; then what is kept only for a grace
+//! period; then the oldest unpinned history of the volume that retains most seqs, half at a time.
+//! Pinned moments and the present never. Each has a line in the audit log, with its reason. Of the
+//! last some is given up before the pool is full (`jobs/room_ahead`).
 
 pub mod told;
 
@@ -76,7 +76,7 @@ impl Parts {
 
     /// Gives up what goes next; false when nothing is left to give up. The caller has the work.
     pub(crate) fn sacrifice(&self) -> Result<bool> {
-        if self.sacrifice_trash()? {
+        if self.sacrifice_trash()? || self.sacrifice_scratch()? {
             return Ok(true);
         }
         let Some(offering) = self.next_offering()? else { return Ok(false) };
@@ -87,7 +87,7 @@ impl Parts {
     /// do not tell, before a write finds no room; false when other things go first, or nothing is
     /// left. The caller has the work.
     pub(crate) fn sacrifice_ahead(&self, bytes: u64) -> Result<bool> {
-        if !self.in_trash().is_empty() {
+        if !self.in_trash().is_empty() || !self.scratch_clones().is_empty() {
             return Ok(false);
         }
         let offering = self.next_offering()?;
@@ -112,6 +112,11 @@ impl Parts {
             let (from, to) = (volume.info()?.oldest, volume.latest_told()?);
             let volume = volume.name().to_owned();
             return Ok(Some(Sacrifice { volume, from, to, kept_for: KeptFor::Trash }));
+        }
+        if let Some((volume, _)) = self.scratch_clones().into_iter().next() {
+            let (from, to) = (volume.info()?.oldest, volume.latest_told()?);
+            let volume = volume.name().to_owned();
+            return Ok(Some(Sacrifice { volume, from, to, kept_for: KeptFor::Scratch }));
         }
         let Some(Offering { volume, to, why }) = self.next_offering()? else {
             return Ok(None);

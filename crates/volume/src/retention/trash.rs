@@ -37,13 +37,15 @@ enum End {
     Over(TrashRecord),
     /// A write found no room.
     NoRoom(TrashRecord),
+    /// The same, and it is a scratch clone.
+    ScratchNoRoom,
 }
 
 impl End {
     /// How it went into the trash.
     fn trash(self) -> Option<TrashRecord> {
         match self {
-            End::Asked { .. } => None,
+            End::Asked { .. } | End::ScratchNoRoom => None,
             End::Emptied(trash) | End::Over(trash) | End::NoRoom(trash) => Some(trash),
         }
     }
@@ -61,6 +63,9 @@ impl End {
                 "sacrifice",
                 format!("{what}: the pool was full, and this was in the trash since {since}"),
             ),
+            End::ScratchNoRoom => {
+                ("sacrifice", format!("{what}: the pool was full, and this was a scratch clone"))
+            }
         }
     }
 }
@@ -170,7 +175,9 @@ impl Engine {
             volume.check_unpinned(&volume.pins().lock())?;
         }
         let deleted_ns = self.core.machine.clock.wall().as_nanos();
-        let grace_ns = asked.grace_ns.unwrap_or(TRASH_NS);
+        // Nobody looks for a scratch clone in the trash.
+        let is_scratch = volume.scratch_until_ns().is_some();
+        let grace_ns = if is_scratch { 0 } else { asked.grace_ns.unwrap_or(TRASH_NS) };
         let trash = TrashRecord { deleted_ns, until_ns: deleted_ns.saturating_add(grace_ns) };
         let told = volume.told_deleted(trash)?;
         if asked.dry_run {
@@ -214,6 +221,17 @@ impl Volumes {
         };
         let mut all: Vec<_> = ghosts.into_iter().filter_map(trashed).collect();
         all.sort_by_key(|(volume, trash)| (trash.deleted_ns, volume.id));
+        all
+    }
+
+    /// The scratch clones, those first that may go first, and when they may.
+    pub fn scratch_clones(&self) -> Vec<(Arc<Volume>, WallTime)> {
+        let told = |volume: Arc<Volume>| {
+            let until = volume.scratch_until_ns()?;
+            Some((volume, WallTime::from_nanos(until)))
+        };
+        let mut all: Vec<_> = self.registry.served().into_iter().filter_map(told).collect();
+        all.sort_by_key(|(volume, until)| (*until, volume.id));
         all
     }
 
@@ -266,6 +284,16 @@ impl Groups {
         unless_taken_out(self.destroy(&volume, End::NoRoom(trash))).map(|()| true)
     }
 
+    /// Deletes a scratch clone, for want of room; false when there is none. Clients that have it
+    /// open see it gone. The caller has the work.
+    ///
+    /// # Errors
+    /// `Refused`, `Io`.
+    pub(crate) fn sacrifice_scratch(&self) -> Result<bool> {
+        let Some((volume, _)) = self.scratch_clones().into_iter().next() else { return Ok(false) };
+        unless_taken_out(self.destroy(&volume, End::ScratchNoRoom)).map(|()| true)
+    }
+
     /// Deletes a volume for good. It is removed as soon as no clone needs any of it. The caller has
     /// the work.
     fn destroy(&self, volume: &Arc<Volume>, end: End) -> Result<()> {
@@ -283,11 +311,17 @@ impl Groups {
             if record.trash != end.trash() {
                 return Err(not_in_trash(&volume.name));
             }
+            // Somebody has named it, and so kept it.
+            if end == End::ScratchNoRoom && record.scratch_until_ns.is_none() {
+                return Err(not_in_trash(&volume.name));
+            }
             let (action, detail) = end.told(record);
             record.deleted = true;
             record.name = String::new();
             record.conversion = None;
             record.trash = None;
+            record.scratch_until_ns = None;
+            record.proofs = Vec::new();
             record.access = Access::default();
             record.share = None;
             tx.remove_pins(volume.id)?;
@@ -306,7 +340,7 @@ impl Groups {
             gate.seal();
             volume.compactions.clear();
             self.set_groups(groups);
-            if matches!(end, End::Asked { .. }) {
+            if matches!(end, End::Asked { .. } | End::ScratchNoRoom) {
                 self.registry.withdraw(volume);
             }
             volume.cache().discard();

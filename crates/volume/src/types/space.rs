@@ -107,6 +107,8 @@ pub struct Sacrifice {
 pub enum KeptFor {
     /// The volume was deleted; all of it goes.
     Trash,
+    /// The volume is a scratch clone; all of it goes.
+    Scratch,
     /// A window or limit was made smaller, and the grace period is not over.
     Grace,
     /// The window.

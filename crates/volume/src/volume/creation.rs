@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use history::{Branch, OUTSIDE_SEQ};
-use units::{MapExtent, Moment, Seq};
+use units::{MapExtent, Moment, Seq, WallTime};
 
 use crate::catalogue::transaction::Transaction;
 use crate::catalogue::{SourceRecord, TimelineRecord, VolumeRecord, tables};
@@ -11,12 +11,23 @@ use crate::jobs::encoding;
 use crate::names::check_name;
 use crate::pool::volumes::Volumes;
 use crate::types::{Access, Architecture, Granularity, VolumeSpec};
-use crate::volume::{Volume, share};
+use crate::volume::{Volume, change_words, share};
 use crate::write::{cache_sizes, copy_unit, whole};
 use crate::{Error, ErrorKind, Result};
 
 /// Largest volume: 2^40 blocks.
 const SIZE_BYTES_MAX: u64 = 1 << 52;
+
+/// How a moment is cloned.
+#[derive(Clone, Copy, Default)]
+struct CloneWish {
+    /// That of the origin if nothing is said.
+    extent: Option<MapExtent>,
+    /// All of it is copied.
+    in_full: bool,
+    /// It goes by itself after so long.
+    scratch_ns: Option<u64>,
+}
 
 /// The beginning of a new volume.
 pub(crate) enum Origin<'a> {
@@ -53,9 +64,10 @@ impl Volumes {
             Some(_) => "a share".to_owned(),
             None => format!("{} bytes", spec.size_bytes),
         };
+        let granularity = change_words::words(spec.granularity);
         let detail = match spec.architecture {
-            Architecture::Logging => format!("{what}, {:?}", spec.granularity),
-            other => format!("{what}, {:?}, {}", spec.granularity, other.name()),
+            Architecture::Logging => format!("{what}, {granularity}"),
+            other => format!("{what}, {granularity}, {}", other.name()),
         };
         self.add_volume(record, Origin::Nothing, "volume-create", detail)
     }
@@ -106,6 +118,8 @@ impl Volumes {
             hook: None,
             access: Access::default(),
             trash: None,
+            scratch_until_ns: None,
+            proofs: Vec::new(),
             strict: spec.strict,
             share: share::setting(spec)?,
         };
@@ -152,7 +166,7 @@ impl Volumes {
         name: &str,
         extent: Option<MapExtent>,
     ) -> Result<Arc<Volume>> {
-        self.clone_as(source, at, name, (extent, false))
+        self.clone_as(source, at, name, CloneWish { extent, ..CloneWish::default() })
     }
 
     /// The same, of which the background copies all: in the end it shares nothing with its origin.
@@ -167,7 +181,23 @@ impl Volumes {
         name: &str,
         extent: Option<MapExtent>,
     ) -> Result<Arc<Volume>> {
-        self.clone_as(source, at, name, (extent, true))
+        self.clone_as(source, at, name, CloneWish { extent, in_full: true, scratch_ns: None })
+    }
+
+    /// The same as [`Volumes::clone_volume`], but for a while only: see
+    /// [`Volumes::scratch_clones`].
+    ///
+    /// # Errors
+    /// Those of resolving; `Invalid`, `Exists`, `Refused`, `Io`.
+    pub fn clone_for(
+        &self,
+        source: &str,
+        at: &Moment,
+        name: &str,
+        (extent, scratch_ns): (Option<MapExtent>, u64),
+    ) -> Result<Arc<Volume>> {
+        let wish = CloneWish { extent, in_full: false, scratch_ns: Some(scratch_ns) };
+        self.clone_as(source, at, name, wish)
     }
 
     fn clone_as(
@@ -175,12 +205,12 @@ impl Volumes {
         source: &str,
         at: &Moment,
         name: &str,
-        how: (Option<MapExtent>, bool),
+        wish: CloneWish,
     ) -> Result<Arc<Volume>> {
         self.check_open()?;
         check_name("volume", name)?;
         let origin = self.volume(source)?;
-        let cloned = self.clone_of(&origin, at, name, how);
+        let cloned = self.clone_of(&origin, at, name, wish);
         origin.unless_gone(cloned)
     }
 
@@ -189,7 +219,7 @@ impl Volumes {
         origin: &Volume,
         at: &Moment,
         name: &str,
-        (extent, in_full): (Option<MapExtent>, bool),
+        CloneWish { extent, in_full, scratch_ns }: CloneWish,
     ) -> Result<Arc<Volume>> {
         if in_full {
             // Copying goes by all pages of the address space, and would not come to an end.
@@ -206,6 +236,11 @@ impl Volumes {
         let (mut clone, branch, mut detail) =
             self.clone_record(origin, (resolved.seq, begin), name)?;
         clone.extent = extent.unwrap_or(clone.extent);
+        if let Some(scratch_ns) = scratch_ns {
+            let until_ns = clone.created_ns.saturating_add(scratch_ns);
+            clone.scratch_until_ns = Some(until_ns);
+            detail.push_str(&format!(", for a while: until {}", WallTime::from_nanos(until_ns)));
+        }
         let copied = in_full.then(|| {
             clone.cloned_from = None;
             detail.push_str(", in full");
@@ -320,6 +355,8 @@ impl Volumes {
             grace: None,
             hook: None,
             trash: None,
+            scratch_until_ns: None,
+            proofs: Vec::new(),
             ..record
         };
         Ok((clone, Branch { timeline, seq }, detail))

@@ -105,6 +105,11 @@ impl Identity {
         Ok(tx)
     }
 
+    /// From when on it may go by itself, in nanoseconds since 1970, if it is a scratch clone.
+    pub(crate) fn scratch_until_ns(&self) -> Option<u64> {
+        self.record.lock().scratch_until_ns
+    }
+
     /// Whether clients can have it: it is neither deleted nor in the trash.
     #[must_use]
     pub fn is_served(&self) -> bool {

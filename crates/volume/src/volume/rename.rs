@@ -33,7 +33,10 @@ impl Volumes {
         if dry_run {
             return Ok(Arc::clone(&volume));
         }
-        new.clone_into(&mut tx.change(&volume.record).name);
+        let record = tx.change(&volume.record);
+        new.clone_into(&mut record.name);
+        // Who names a scratch clone keeps it.
+        record.scratch_until_ns = None;
         for clone in self.clones_of(volume.id) {
             if let Some((origin, _)) = &mut tx.change(&clone.record).cloned_from {
                 new.clone_into(origin);

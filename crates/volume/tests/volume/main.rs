@@ -47,6 +47,7 @@ mod resize;
 mod room;
 mod roots;
 mod schedule;
+mod scratch;
 mod scrub;
 mod settings;
 mod settling;

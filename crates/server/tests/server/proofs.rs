@@ -1,0 +1,113 @@
+//! Proofs: checks of the configuration on scratch clones, and what is kept of what they say.
+
+use std::time::{Duration, Instant};
+
+use api::{HistoryQuery, ProblemKind, Verification, Verify};
+use hindsight_server::{HookSettings, Settings};
+
+use crate::fixture::{Fixture, kind, new_volume, problem};
+
+/// Fails once the first byte of the disk is a 9; cannot tell of one that is a 7.
+const LOOK: &str = "case $(qemu-io -r -f raw -c 'read -v 0 1' $HINDSIGHT_URI | head -n 1) in \
+                    *': 09'*) exit 1 ;; *': 07'*) exit 125 ;; *': '*) exit 0 ;; esac; exit 99";
+
+fn fixture() -> Fixture {
+    let fixture = Fixture::with(|settings: &mut Settings, _| {
+        for (name, script, timeout) in
+            [("looks", LOOK, "30s"), ("hangs", "sleep 600", "1s"), ("plain", "", "1s")]
+        {
+            let shell = |script: &str| vec!["/bin/sh".into(), "-c".into(), script.to_owned()];
+            let hook = match script {
+                "" => HookSettings { before: shell("true"), ..HookSettings::default() },
+                script => HookSettings { verify: shell(script), ..HookSettings::default() },
+            };
+            let hook = HookSettings { timeout: Some(timeout.to_owned()), ..hook };
+            settings.hooks.insert(name.to_owned(), hook);
+        }
+    });
+    fixture.client.create_volume(&new_volume("v", 1 << 20)).expect("create");
+    fixture
+}
+
+fn verify(seq: u64, hook: &str) -> Verify {
+    Verify { at: Some(format!("seq:{seq}")), hook: hook.to_owned() }
+}
+
+/// The verdict, once there is one.
+fn ended(fixture: &Fixture, told: &Verification) -> Verification {
+    let began = Instant::now();
+    loop {
+        let all = fixture.client.verifications("v").expect("listed");
+        let is_it = |one: &&Verification| (one.seq, one.asked) == (told.seq, told.asked);
+        let found = all.iter().find(is_it).expect("it stays in the list");
+        if found.verdict != "running" {
+            return found.clone();
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "it never ends");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn checks_say_of_moments_what_they_are_and_that_is_kept() {
+    let mut fixture = fixture();
+    let seqs = [1, 9, 7].map(|byte| fixture.write(0, byte));
+    let verdicts = ["good", "bad", "unknown"];
+    for (seq, verdict) in seqs.into_iter().zip(verdicts) {
+        let told = fixture.client.verify("v", &verify(seq, "looks")).expect("asked");
+        assert_eq!((told.verdict.as_str(), told.seq), ("running", seq));
+        assert_eq!(ended(&fixture, &told).verdict, verdict, "{:?}", ended(&fixture, &told));
+    }
+    let hangs = fixture.client.verify("v", &verify(seqs[0], "hangs")).expect("asked");
+    let hung = ended(&fixture, &hangs);
+    assert_eq!((hung.verdict.as_str(), hung.said.as_str()), ("unknown", "killed after 1s"));
+    let names: Vec<String> =
+        fixture.client.volumes().expect("listed").into_iter().map(|v| v.name).collect();
+    assert_eq!(names, ["v"], "no clone stays");
+    let (_, metrics) =
+        fixture.raw("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let line = metrics.lines().find(|line| {
+        line.starts_with("hindsight_volume_verified_time_seconds{") && !line.ends_with("} 0")
+    });
+    assert!(line.is_some(), "{metrics}");
+    let before = fixture.client.verifications("v").expect("listed");
+    fixture.restart();
+    assert_eq!(fixture.client.verifications("v").expect("listed"), before);
+    let history = fixture.client.history("v", &HistoryQuery::default()).expect("told");
+    let proofs = history.events.iter().filter(|event| event.kind == "proof");
+    let proofs: Vec<(u64, &str)> = proofs.map(|e| (e.seq, e.detail.as_str())).collect();
+    assert!(proofs.contains(&(seqs[1], "looks: bad")), "{proofs:?}");
+    assert_eq!(proofs.len(), 4);
+}
+
+#[test]
+fn only_checks_of_the_configuration_can_be_asked_for() {
+    let fixture = fixture();
+    let seq = fixture.write(0, 1);
+    let ask = |name: &str, body: &Verify| kind(fixture.client.verify(name, body));
+    assert_eq!(ask("v", &verify(seq, "other")), ProblemKind::NotFound);
+    assert_eq!(ask("v", &verify(seq, "plain")), ProblemKind::NotFound);
+    assert_eq!(ask("w", &verify(seq, "looks")), ProblemKind::NotFound);
+    assert_eq!(ask("v", &verify(99, "looks")), ProblemKind::OutsideWindow);
+    let said = problem(fixture.client.verify("v", &verify(seq, "plain")));
+    assert!(said.hint.expect("a hint").contains("verify ="));
+    assert!(fixture.client.verifications("v").expect("listed").is_empty());
+}
+
+#[test]
+fn a_server_that_stops_ends_its_check() {
+    let mut fixture = Fixture::with(|settings: &mut Settings, _| {
+        let verify = ["/bin/sleep".to_owned(), "600".to_owned()].into();
+        let timeout = Some("10min".to_owned());
+        let hook = HookSettings { verify, timeout, ..HookSettings::default() };
+        settings.hooks.insert("hangs".to_owned(), hook);
+    });
+    fixture.client.create_volume(&new_volume("v", 1 << 20)).expect("create");
+    let seq = fixture.write(0, 1);
+    fixture.client.verify("v", &verify(seq, "hangs")).expect("asked");
+    let began = Instant::now();
+    fixture.restart();
+    assert!(began.elapsed() < Duration::from_secs(60), "it was waited for");
+    assert!(fixture.client.verifications("v").expect("listed").is_empty());
+    assert_eq!(fixture.client.volumes().expect("listed").len(), 1);
+}
