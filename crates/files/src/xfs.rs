@@ -13,6 +13,7 @@ mod base;
 mod block;
 mod directory;
 mod extended;
+mod header;
 mod inode;
 mod log;
 mod overlay;

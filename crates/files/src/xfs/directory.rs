@@ -3,7 +3,7 @@
 //! The targets of symbolic links are here too.
 
 use super::base::Xfs;
-use super::block::{DIRECTORY_BLOCK, DIRECTORY_DATA, LINK};
+use super::header::{DIRECTORY_BLOCK, DIRECTORY_DATA, LINK};
 use super::inode::{Format, Inode};
 use crate::bytes::{be16, be32, be64, byte};
 use crate::error::{Error, Result};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::base::Xfs;
-use super::block::{ATTRIBUTES, NODE, VALUE};
+use super::header::{ATTRIBUTES, NODE, VALUE};
 use super::inode::{Format, Inode};
 use crate::bytes::{be16, be32, byte};
 use crate::error::{Error, Result};

@@ -2,7 +2,7 @@
 //! checksum.
 
 use super::base::Xfs;
-use super::block::checksum;
+use super::header::checksum;
 use crate::bytes::{be16, be32, be64, byte, le32};
 use crate::error::{Error, Result};
 use crate::tree::{Attributes, Identity, Kind, Time};

@@ -7,7 +7,7 @@
 //!    have been under way. At the other end, one that the last writes may have been laid over is
 //!    passed over. Anywhere else it is damage.
 
-use super::block::SECTOR_BYTES;
+use super::header::SECTOR_BYTES;
 use super::overlay::Overlay;
 use super::shape::Shape;
 use crate::bytes::{be32, be64, byte, le32};

@@ -1,7 +1,7 @@
 //! Where the blocks of a fork are: lists of extents, and trees of them.
 
 use super::base::Xfs;
-use super::block::EXTENTS;
+use super::header::EXTENTS;
 use super::inode::{Fork, Format, Inode};
 use crate::bytes::{be16, be32, be64};
 use crate::error::{Error, Result};

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use super::block::{Header, SECTOR_BYTES, SUPERBLOCK};
+use super::header::{Header, SECTOR_BYTES, SUPERBLOCK};
 use super::log::Log;
 use super::overlay::Overlay;
 use super::shape::Shape;

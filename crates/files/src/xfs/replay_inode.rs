@@ -1,7 +1,7 @@
 //! Inodes of the log: chunks that are new, and changes of single ones. Their fields are as the
 //! machine had them, least byte first.
 
-use super::block::checksum;
+use super::header::checksum;
 use super::inode::{
     BIG_TIMES, CHECKSUM_AT, CORE_BYTES, FLAGS2_AT, LSN_AT, MAGIC, VERSION, fork_at,
 };
@@ -86,7 +86,7 @@ impl Replay<'_> {
         let first = self.shape.block_in_group(group, within);
         let at = self.shape.place(first, blocks)?;
         let cluster = self.shape.cluster_blocks;
-        let sectors = |blocks: u64| blocks * block_bytes / super::block::SECTOR_BYTES;
+        let sectors = |blocks: u64| blocks * block_bytes / super::header::SECTOR_BYTES;
         let mut starts = (0..blocks / cluster).map(|index| index * cluster);
         let start = sectors(at / block_bytes);
         if starts.any(|from| self.is_cancelled((start + sectors(from), sectors(cluster)))) {

@@ -1,6 +1,6 @@
 //! The superblock: how an XFS is laid out, and what it uses.
 
-use super::block::{SUPERBLOCK, checksum};
+use super::header::{SUPERBLOCK, checksum};
 use crate::bytes::{be16, be32, be64, byte, le32, text, uuid};
 use crate::error::{Error, Result};
 
