@@ -33,6 +33,17 @@ pub fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(get(bytes, at))
 }
 
+pub fn be64(bytes: &[u8], at: usize) -> u64 {
+    u64::from_be_bytes(get(bytes, at))
+}
+
+/// Puts bytes in; what does not fit is left out.
+pub fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
+    if let Some(target) = at.checked_add(field.len()).and_then(|end| bytes.get_mut(at..end)) {
+        target.copy_from_slice(field);
+    }
+}
+
 /// A number of which the disk has the halves in two places.
 pub fn halves(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)

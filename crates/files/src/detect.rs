@@ -8,10 +8,10 @@ use crate::fat;
 use crate::source::{Slice, Source};
 use crate::system::FileSystem;
 use crate::tree::Tree;
+use crate::xfs;
 
 /// What is recognised by a magic number alone: where it stands, and which it is.
 const KNOWN: &[(&str, u64, &[u8])] = &[
-    ("xfs", 0, b"XFSB"),
     ("btrfs", 0x1_0040, b"_BHRfS_M"),
     ("ntfs", 3, b"NTFS    "),
     ("exfat", 3, b"EXFAT   "),
@@ -45,6 +45,9 @@ impl FileSystem {
         if let Some(found) = fat::recognise(source)? {
             return Ok(Some(found));
         }
+        if let Some(found) = xfs::recognise(source)? {
+            return Ok(Some(found));
+        }
         for (kind, at, magic) in KNOWN {
             if has(source, *at, magic)? {
                 let (label, uuid) = (Vec::new(), String::new());
@@ -67,6 +70,7 @@ pub fn open(disk: &Rc<dyn Source>, offset: u64, size: u64) -> Result<(FileSystem
     let tree: Box<dyn Tree> = match found.kind {
         kind if kind.starts_with("ext") => Box::new(ext4::Ext4::open(part)?),
         kind if kind.starts_with("fat") => Box::new(fat::Fat::open(part)?),
+        "xfs" => Box::new(xfs::Xfs::open(part)?),
         kind => return Err(Error::unsupported(format!("no reader for {kind}"))),
     };
     Ok((found, tree))

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::error::{Error, Result};
+use crate::pieces::read_pieces;
 use crate::source::Source;
 use crate::system::FileSystem;
 use crate::tree::{Attributes, Entry, Kind, LINK_BYTES_MAX, Node, Piece, State, Tree};
@@ -94,17 +95,7 @@ impl Ext4 {
 
     /// Reads of pieces; holes and what was never written are zeros.
     fn read_places(&self, pieces: &[Piece], offset: u64, bytes: &mut [u8]) -> Result<()> {
-        bytes.fill(0);
-        let end = offset.saturating_add(bytes.len() as u64);
-        let first = pieces.partition_point(|piece| piece.offset + piece.length <= offset);
-        for piece in pieces[first..].iter().take_while(|piece| piece.offset < end) {
-            let Some(place) = piece.place else { continue };
-            let from = piece.offset.max(offset);
-            let to = (piece.offset + piece.length).min(end);
-            let target = &mut bytes[(from - offset) as usize..(to - offset) as usize];
-            self.over.read(place + (from - piece.offset), target)?;
-        }
-        Ok(())
+        read_pieces(pieces, offset, bytes, &|at, bytes| self.over.read(at, bytes))
     }
 
     fn file(&self, node: Node) -> Result<Inode> {

@@ -19,10 +19,12 @@ mod error;
 mod ext4;
 mod fat;
 mod parts;
+mod pieces;
 mod source;
 mod system;
 mod tree;
 mod whole;
+mod xfs;
 
 pub use archive::{Link, Member, Reader, What, Writer};
 pub use detect::open;

@@ -7,6 +7,7 @@
 //! Following -- something cannot be done, or it is not known whether it was --> Comparing
 //! ```
 
+use std::cell::Cell;
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -300,6 +301,7 @@ impl<G: Ground> Follower<G> {
                     cause: Cause { kind: CauseKind::Import, number },
                     now: &|| self.ground.now(),
                     wait_for: &|lack| self.ground.wait_for(lack, goes_on),
+                    done: Cell::default(),
                 },
                 primary,
                 known,

@@ -265,6 +265,12 @@ impl Server {
         }))
     }
 
+    /// Bytes that are kept for its share, of the present and the past.
+    fn kept_bytes(&self) -> anyhow::Result<u64> {
+        let share = self.client.share("share")?;
+        Ok(share.live_bytes + share.history_bytes)
+    }
+
     /// Waits until its share has done all.
     fn settle(&self) -> anyhow::Result<()> {
         let until = Instant::now() + Duration::from_secs(300);
@@ -333,7 +339,8 @@ fn point(
         time: Duration::from_nanos(args.time.as_nanos()),
         seed: args.seed.wrapping_add(u64::from(round)),
     };
-    let before = processor(&rig.processes)?;
+    let kept = || rig.server.as_ref().map(Server::kept_bytes).transpose();
+    let (before, kept_before) = (processor(&rig.processes)?, kept()?);
     let ran = sfs::load(&rig.target, &rig.files, &load)?;
     let waiting = rig.server.as_ref().map(Server::waiting).transpose()?.flatten();
     // All that the load causes is counted, also what is done after it.
@@ -351,6 +358,9 @@ fn point(
         mean_us: ran.times.mean_us(),
         p99_us: ran.times.quantile_us(0.99),
         processor_us: used * 1e6 / ran.operations.max(1) as f64,
+        updates: ran.updates,
+        written_bytes: ran.written_bytes,
+        kept_bytes: kept()?.zip(kept_before).map(|(after, before)| after.saturating_sub(before)),
         waiting: waiting.unwrap_or(0),
         failed: ran.failed.values().sum(),
     })

@@ -15,6 +15,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use share::CauseKind;
 use units::Span;
 use volume::{
     CacheInfo, ImportInfo, IoCount, Pool, Rates, ScheduleInfo, ScrubInfo, Settling, Volume,
@@ -35,6 +36,13 @@ pub(crate) struct Metrics {
     registry: RankedMutex<Registry>,
     requests: Family<RequestLabels, Counter>,
     latency: Histogram,
+    share_commands: Family<CommandLabel, Counter>,
+    share_operations: Family<CommandLabel, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CommandLabel {
+    command: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -60,12 +68,25 @@ impl Metrics {
             "Time from a request's head to its answer",
             latency.clone(),
         );
+        let share_commands = Family::<CommandLabel, Counter>::default();
+        let share_operations = Family::<CommandLabel, Counter>::default();
+        registry.register(
+            "hindsight_share_commands",
+            "Restores, repairs and imports that changed a share",
+            share_commands.clone(),
+        );
+        registry.register(
+            "hindsight_share_command_operations",
+            "Operations on shares that these did",
+            share_operations.clone(),
+        );
         registry.register_collector(Box::new(Engine { pool, fill, attachments }));
         registry.register_collector(Box::new(ProcessCollector));
         for other in others {
             registry.register_collector(other);
         }
-        Metrics { registry: RankedMutex::new(Rank::Metrics, registry), requests, latency }
+        let registry = RankedMutex::new(Rank::Metrics, registry);
+        Metrics { registry, requests, latency, share_commands, share_operations }
     }
 
     /// Counts an answered request.
@@ -77,6 +98,13 @@ impl Metrics {
         let labels = RequestLabels { method: method.to_owned(), status };
         self.requests.get_or_create(&labels).inc();
         self.latency.observe(took.as_secs_f64());
+    }
+
+    /// Counts a command that changed a share.
+    pub(crate) fn share_command(&self, kind: CauseKind, operations: u64) {
+        let label = CommandLabel { command: kind.to_string() };
+        self.share_commands.get_or_create(&label).inc();
+        self.share_operations.get_or_create(&label).inc_by(operations);
     }
 
     /// The text that Prometheus reads.

@@ -1,6 +1,8 @@
 //! Changes of a command (a restore, a repair, an import): as root, each with its cause in the
 //! operation log.
 
+use std::cell::Cell;
+
 use format::share::inode::FileKind;
 use format::share::operation::Cause;
 use units::{FileId, WallTime};
@@ -26,6 +28,8 @@ pub struct Changer<'s, P> {
     pub now: &'s dyn Fn() -> WallTime,
     /// Waits for what the volume lacks; an error if that is not to be had.
     pub wait_for: &'s dyn Fn(Lack) -> Result<()>,
+    /// Operations that it did until now.
+    pub done: Cell<u64>,
 }
 
 impl<P: Present> Changer<'_, P> {
@@ -51,8 +55,12 @@ impl<P: Present> Changer<'_, P> {
             };
             let mut transaction = self.share.begin(Wait::May)?;
             let changed = change(&mut transaction, &caller)?;
+            let operations = transaction.operations();
             match transaction.commit() {
-                Ok(_) => return Ok(changed),
+                Ok(_) => {
+                    self.done.set(self.done.get() + operations);
+                    return Ok(changed);
+                }
                 Err(Error { kind: ErrorKind::Lacks(lack), .. }) => (self.wait_for)(lack)?,
                 Err(error) => return Err(error),
             }

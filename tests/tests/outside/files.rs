@@ -3,12 +3,13 @@
 //!
 //! Compared are names, kinds, modes, owners, links, times, targets, sizes and all bytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -25,9 +26,9 @@ const STORM_SECONDS: u64 = 3;
 const MOMENTS: usize = 6;
 const FOLDERS: u64 = 12;
 
-pub fn moments() -> usize {
-    let given = std::env::var("HINDSIGHT_MOMENTS").ok().and_then(|n| n.parse().ok());
-    given.unwrap_or(MOMENTS)
+/// As many as were asked for.
+pub fn moments() -> Option<usize> {
+    std::env::var("HINDSIGHT_MOMENTS").ok().and_then(|n| n.parse().ok())
 }
 
 pub fn storm_time() -> Duration {
@@ -67,46 +68,75 @@ fn reads_as_the_kernel(name: &str, make: &[&str], options: &str) -> Result<()> {
     call(make[0], &[&make[1..], &[disk.device()]].concat())?;
     let first = latest(&stage)?;
     disk.mount(&stage.path("mnt"), options)?;
-    storm(&stage.path("mnt"), &mut random, storm_time())?;
+    storm(&stage.path("mnt"), &mut random, storm_time(), &mut |_, _| Ok(()))?;
     let last = latest(&stage)?;
     disk.unmount()?;
     disk.detach()?;
+    let (ours, seqs) = (stage.path("ours"), (first..last, moments().unwrap_or(MOMENTS)));
+    look_at_moments(name, &stage, &ours, seqs, &mut random, &mut |stage, _, said| {
+        ensure!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        let objects = compare(stage, "defaults", &|theirs| same(&ours, theirs))?;
+        fs::remove_dir_all(&ours)?;
+        Ok(objects)
+    })
+}
+
+/// What is done with a moment that was restored, or not, and cloned as `theirs`; how
+/// many objects it has.
+pub type Compare<'a> = dyn FnMut(&Stage, u64, &Output) -> Result<usize> + 'a;
+
+/// Looks at random moments of a storm; some of them must have been replayed.
+pub fn look_at_moments(
+    name: &str,
+    stage: &Stage,
+    ours: &Path,
+    (seqs, count): (Range<u64>, usize),
+    random: &mut Random,
+    each: &mut Compare<'_>,
+) -> Result<()> {
     let mut counts = BTreeMap::new();
     let (mut files, mut took) = (0, Duration::ZERO);
-    for _ in 0..moments() {
-        let seq = random.between(first, last);
+    for _ in 0..count {
+        let seq = random.between(seqs.start, seqs.end);
         let began = Instant::now();
-        let found = restore(&stage, seq).with_context(|| format!("{name} at seq {seq}"))?;
+        let said = restore(stage, seq, ours)?;
         took += began.elapsed();
-        *counts.entry(found).or_insert(0) += 1;
-        files += compare(&stage).with_context(|| format!("{name} at seq {seq}, read"))?;
-        fs::remove_dir_all(stage.path("ours"))?;
+        let how = if said.status.success() {
+            let said: Value = serde_json::from_slice(&said.stdout)?;
+            ensure!(said["left_out"] == serde_json::json!([]), "left out: {}", said["left_out"]);
+            said["state"].as_str().context("state")?.to_owned()
+        } else {
+            String::from_utf8_lossy(&said.stderr).lines().next().unwrap_or_default().to_owned()
+        };
+        *counts.entry(how).or_insert(0) += 1;
+        files += each(stage, seq, &said).with_context(|| format!("{name} at seq {seq}"))?;
     }
     println!(
-        "{name}: {} moments between seq {first} and {last}, {files} objects, {counts:?}, {:?} each",
-        moments(),
-        took / u32::try_from(moments().max(1))?
+        "{name}: {count} moments of seqs {seqs:?}, {files} objects, {counts:?}, {:?} each",
+        took / u32::try_from(count.max(1))?
     );
     ensure!(counts.get("replayed").is_some_and(|&count| count > 0), "nothing was ever replayed");
     Ok(())
 }
 
-/// Has our reader put all of a moment into `ours`, and the kernel's mount of a clone into `theirs`;
-/// how ours was read.
-fn restore(stage: &Stage, seq: u64) -> Result<String> {
-    let of = format!("vol@seq:{seq}:/");
-    let said = stage.server.run(&["file", "restore", &of, &stage.text("ours"), "--json"])?;
-    let said: Value = serde_json::from_str(&said)?;
-    ensure!(said["left_out"] == serde_json::json!([]), "left out: {}", said["left_out"]);
+/// Has our reader put all of a moment into a folder, and makes a clone of it, `theirs`; what the
+/// reader said.
+fn restore(stage: &Stage, seq: u64, ours: &Path) -> Result<Output> {
+    let (of, ours) = (format!("vol@seq:{seq}:/"), ours.to_str().context("UTF-8")?);
+    let said = stage.server.output(&["file", "restore", &of, ours, "--json"])?;
     stage.server.run(&["clone", &format!("vol@seq:{seq}"), "theirs"])?;
-    said["state"].as_str().map(str::to_owned).context("state")
+    Ok(said)
 }
 
-/// Compares what was restored with the kernel's mount of the clone, which goes; the objects.
-pub fn compare(stage: &Stage) -> Result<usize> {
+/// Compares with the kernel's mount of the clone, which goes; the objects.
+pub fn compare(
+    stage: &Stage,
+    options: &str,
+    how: &dyn Fn(&Path) -> Result<usize>,
+) -> Result<usize> {
     let mut disk = Disk::attach(&stage.server.uri("theirs"), &stage.path("fuse"), false)?;
-    disk.mount(&stage.path("theirs"), "defaults")?;
-    let result = same(&stage.path("ours"), &stage.path("theirs"));
+    disk.mount(&stage.path("theirs"), options)?;
+    let result = how(&stage.path("theirs"));
     // A process that another test just started may have what we had open, until it is a program.
     wait_until("the clone is unmounted", || Ok(disk.unmount().is_ok()))?;
     disk.detach()?;
@@ -117,11 +147,14 @@ pub fn compare(stage: &Stage) -> Result<usize> {
 /// Compares two folders; how many objects they hold.
 pub fn same(ours: &Path, theirs: &Path) -> Result<usize> {
     let (found, expected) = (list(ours, &ours.join("x"))?, list(theirs, &theirs.join("x"))?);
+    // A file of many names is read once.
+    let mut read = BTreeSet::new();
     for (path, known) in &expected {
         let here = found.get(path).with_context(|| format!("{path} is missing"))?;
         ensure!(here == known, "{path}: {here:?} is not {known:?}");
         let (a, b) = (ours.join(path), theirs.join(path));
-        if a.symlink_metadata()?.is_file() {
+        let files = (a.symlink_metadata()?, b.symlink_metadata()?);
+        if files.0.is_file() && read.insert((files.0.ino(), files.1.ino())) {
             ensure!(fs::read(a)? == fs::read(b)?, "{path}: other bytes");
         }
     }
@@ -173,11 +206,18 @@ pub fn list(top: &Path, below: &Path) -> Result<BTreeMap<String, Known>> {
 
 /// Folders are made, filled, removed and renamed into one another; hard and symbolic links, sparse
 /// rewrites, files cut off, syncs of tiny files and of all: what makes journals wrap and revoke.
-pub fn storm(top: &Path, random: &mut Random, time: Duration) -> Result<()> {
+/// `more` is done between.
+pub fn storm(
+    top: &Path,
+    random: &mut Random,
+    time: Duration,
+    more: &mut dyn FnMut(&Path, &mut Random) -> Result<()>,
+) -> Result<()> {
     let began = Instant::now();
     while began.elapsed() < time {
         let folder = top.join(format!("folder-{}", random.below(FOLDERS)));
         let other = top.join(format!("folder-{}", random.below(FOLDERS)));
+        more(&folder, random)?;
         // What is not there is as good: the next step makes it.
         match random.below(22) {
             0..6 => fill(&folder, random)?,
@@ -214,7 +254,7 @@ pub fn storm(top: &Path, random: &mut Random, time: Duration) -> Result<()> {
     Ok(())
 }
 
-fn bytes(random: &mut Random, length: usize) -> Vec<u8> {
+pub fn bytes(random: &mut Random, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     random.fill(&mut bytes);
     bytes

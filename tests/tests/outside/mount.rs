@@ -13,8 +13,11 @@ use hindsight_tests::command::{call, output, run, skips_without_root};
 use hindsight_tests::disk::{Disk, wait_until};
 use hindsight_tests::random::Random;
 
-use crate::files::{compare, latest, made, moments, storm, storm_time};
+use crate::files::{compare, latest, made, moments, same, storm, storm_time};
 use crate::stage::{Stage, seed};
+
+/// Moments of a storm that are looked at: `HINDSIGHT_MOMENTS`, or this.
+const MOMENTS: usize = 3;
 
 /// Mounts, and unmounts whatever comes.
 struct Mounted<'a> {
@@ -65,16 +68,17 @@ fn ext4_is_shown_as_the_kernel_shows_it() -> Result<()> {
     call("mkfs.ext4", &["-q", "-F", "-J", "size=4", disk.device()])?;
     let first = latest(&stage)?;
     disk.mount(&stage.path("mnt"), "defaults")?;
-    storm(&stage.path("mnt"), &mut random, storm_time() / 2)?;
+    storm(&stage.path("mnt"), &mut random, storm_time() / 2, &mut |_, _| Ok(()))?;
     let last = latest(&stage)?;
     disk.unmount()?;
     disk.detach()?;
     let mut objects = 0;
-    for _ in 0..moments().div_ceil(2) {
+    for _ in 0..moments().unwrap_or(MOMENTS) {
         let of = format!("vol@seq:{}", random.between(first, last));
         let ours = Mounted::new(&stage, &of, "ours", &[])?;
         stage.server.run(&["clone", &of, "theirs"])?;
-        objects += compare(&stage).with_context(|| of.clone())?;
+        let with = |theirs: &Path| same(&stage.path("ours"), theirs);
+        objects += compare(&stage, "defaults", &with).with_context(|| of.clone())?;
         ours.unmount()?;
     }
     println!("{name}: {objects} objects between seq {first} and {last}");

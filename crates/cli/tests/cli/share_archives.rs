@@ -104,6 +104,56 @@ fn a_directory_comes_back_as_it_was() {
 }
 
 #[test]
+fn what_commands_do_to_a_share_is_audited_and_counted_and_what_does_nothing_is_not() {
+    let fixture = Fixture::new();
+    let from = fixture.path("from");
+    fs::create_dir(&from).expect("made");
+    fs::write(from.join("a"), "hi").expect("written");
+    let from = from.to_str().expect("UTF-8");
+    fixture.ok(&["share", "import", "home", from]);
+    fixture.ok(&["mark", "create", "home", "m"]);
+    // The directory at the top is as it was, until something is restored into it.
+    fixture.ok(&["share", "import", "home", from, "--overwrite"]);
+    fixture.ok(&["share", "restore", "home@m", "/a", "--to", "/put-back"]);
+    for nothing in [
+        &["share", "restore", "home@m", "/a", "--to", "/c", "--dry-run"][..],
+        &["share", "restore", "home@m", "/a"],
+        &["share", "repair", "home", "--undo", "client=10.0.0.1"],
+    ] {
+        fixture.ok(nothing);
+    }
+    let restored = fixture.run(&["share", "ops", "home", "--json"]).json();
+    let cause = restored[0]["cause"].as_str().expect("a cause").to_owned();
+    fixture.ok(&["share", "repair", "home", "--undo", &cause]);
+    assert!(!fixture.ok(&["share", "ls", "home"]).contains("put-back"));
+
+    let audit = fixture.run(&["pool", "audit", "--json"]).json();
+    let records = audit.as_array().expect("records").iter();
+    let records = records.filter(|it| it["action"].as_str().expect("a word").starts_with("share-"));
+    let told: Vec<(&str, &str)> = records
+        .map(|it| {
+            assert_eq!(it["volume"], "home");
+            assert!(it["caller"].as_str().expect("a caller").starts_with("uid "), "{it}");
+            let detail = it["detail"].as_str().expect("words");
+            (it["action"].as_str().expect("a word"), detail)
+        })
+        .collect();
+    let actions: Vec<&str> = told.iter().map(|(action, _)| *action).collect();
+    assert_eq!(actions, ["share-import", "share-restore", "share-repair"], "{audit}");
+    assert!(told[1].1.starts_with(&format!("{cause}, ")), "{told:?}");
+    let metrics = fixture.http("/metrics");
+    for command in ["import", "restore", "repair"] {
+        let line = format!("hindsight_share_commands_total{{command=\"{command}\"}} 1\n");
+        assert!(metrics.contains(&line), "{line} {metrics}");
+        let operations =
+            format!("hindsight_share_command_operations_total{{command=\"{command}\"}} ");
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&operations)).expect("a line");
+        let action = told.iter().find(|(action, _)| action.ends_with(command)).expect("there");
+        assert!(action.1.ends_with(&format!(", {line} operations")), "{line} {action:?}");
+    }
+}
+
+#[test]
 fn what_cannot_be_imported_or_exported_is_told_and_changes_nothing() {
     let fixture = Fixture::new();
     let from = fixture.path("from");
@@ -124,7 +174,7 @@ fn what_cannot_be_imported_or_exported_is_told_and_changes_nothing() {
         (&["share", "import", "home", from, "--to", "/a/x", "--overwrite"], 3, "is no directory"),
         (&["share", "import", "home", from, "--to", "/b"], 0, "imported into"),
         (&["share", "import", "home", from, "--to", "/b"], 1, "no empty directory"),
-        (&["share", "export", "none", "/tmp/x"], 10, "there is no share none"),
+        (&["share", "export", "none", "/not/there"], 10, "there is no share none"),
         (&["share", "export", "home", "x.tar.gz"], 2, "not compressed here"),
         (&["share", "export", "home@v:9", "never"], 10, "9"),
         (&["share", "export", "home", "never", "--path", "/none"], 10, "there is no /none"),

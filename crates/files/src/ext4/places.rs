@@ -5,7 +5,8 @@ use super::inode::{BLOCK_AT, EXTENTS, INLINE, Inode};
 use crate::bytes::{halves, le16, le32};
 use crate::crc::crc32c;
 use crate::error::{Error, Result};
-use crate::tree::{PIECES_MAX, Piece};
+use crate::pieces::Pieces;
+use crate::tree::Piece;
 
 const MAGIC: u16 = 0xF30A;
 const ENTRY_BYTES: usize = 12;
@@ -19,7 +20,7 @@ const DIRECT: u64 = 12;
 
 /// Pieces as they are found, in order of the file.
 struct Found<'a> {
-    pieces: Vec<Piece>,
+    pieces: Pieces,
     inode: &'a Inode,
     block_bytes: u64,
     disk_blocks: u64,
@@ -45,29 +46,9 @@ impl Found<'_> {
             return Err(self.inode.damaged("has blocks outside of the disk"));
         }
         let size = self.block_bytes;
-        let piece =
-            Piece { offset: from * size, length: count * size, place: place.map(|at| at * size) };
-        if let Some(last) = self.pieces.last_mut() {
-            let end = last.offset + last.length;
-            if piece.offset < end {
-                return Err(self.inode.damaged("has blocks that are not in order"));
-            }
-            let goes_on = match (last.place, piece.place) {
-                (Some(last_place), Some(place)) => last_place + last.length == place,
-                (None, None) => true,
-                _ => false,
-            };
-            if piece.offset == end && goes_on {
-                last.length += piece.length;
-                return Ok(());
-            }
-        }
-        if self.pieces.len() == PIECES_MAX {
-            let number = self.inode.number;
-            return Err(Error::limit(format!("inode {number} has more than {PIECES_MAX} pieces")));
-        }
-        self.pieces.push(piece);
-        Ok(())
+        let place = place.map(|at| at * size);
+        let piece = Piece { offset: from * size, length: count * size, place };
+        self.pieces.add(u64::from(self.inode.number), piece)
     }
 }
 
@@ -80,7 +61,7 @@ impl Ext4 {
             return Ok(vec![Piece { offset: 0, length: inode.size(), place: Some(at) }]);
         }
         let mut found = Found {
-            pieces: Vec::new(),
+            pieces: Pieces::default(),
             inode,
             block_bytes: self.shape.block_bytes,
             disk_blocks: self.shape.blocks,
@@ -95,7 +76,7 @@ impl Ext4 {
         } else {
             self.indirect(inode, &mut found)?;
         }
-        Ok(found.pieces)
+        Ok(found.pieces.found)
     }
 
     fn extents(&self, node: &[u8], depth: u16, found: &mut Found<'_>) -> Result<()> {

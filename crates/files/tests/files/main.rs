@@ -10,3 +10,7 @@ mod journals;
 mod mutations;
 mod oracle;
 mod tables;
+mod xfs;
+mod xfs_log;
+mod xfs_mutations;
+mod xfs_sums;

@@ -71,7 +71,7 @@ fn images() -> &'static [Vec<u8>] {
     })
 }
 
-fn walk(tree: &dyn Tree) {
+pub fn walk(tree: &dyn Tree) {
     let mut waiting = vec![tree.top()];
     let mut seen = 0;
     while let Some(node) = waiting.pop() {
@@ -109,7 +109,7 @@ fn journal_blocks(bytes: &[u8]) -> Vec<usize> {
 const METADATA_BYTES: usize = 700 << 10;
 
 /// `PROPTEST_CASES` for more.
-fn cases() -> ProptestConfig {
+pub fn cases() -> ProptestConfig {
     let given = ProptestConfig::default();
     ProptestConfig { cases: given.cases.max(600), ..given }
 }

@@ -16,7 +16,7 @@ pub struct Known {
     kind: &'static str,
     mode: u16,
     links: Option<u64>,
-    modified: (i64, i64),
+    pub modified: (i64, i64),
     bytes: Vec<u8>,
 }
 

@@ -1,5 +1,7 @@
 //! The record of an operation that changed a share.
 
+use std::fmt;
+
 use units::{FileId, Generation, Inode, Seq, WallTime};
 
 use crate::error::{Place, Result};
@@ -260,6 +262,17 @@ impl CauseKind {
             CauseKind::Restore => 2,
             CauseKind::Import => 3,
             CauseKind::Other(number) => number,
+        }
+    }
+}
+
+impl fmt::Display for CauseKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CauseKind::Repair => f.write_str("repair"),
+            CauseKind::Restore => f.write_str("restore"),
+            CauseKind::Import => f.write_str("import"),
+            CauseKind::Other(number) => number.fmt(f),
         }
     }
 }

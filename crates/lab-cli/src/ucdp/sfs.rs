@@ -87,6 +87,10 @@ pub struct Load {
 #[derive(Clone, Debug)]
 pub struct Ran {
     pub operations: u64,
+    /// Operations that change something.
+    pub updates: u64,
+    /// The bytes that they wrote to files.
+    pub written_bytes: u64,
     /// How often which operation failed, and with which status.
     pub failed: BTreeMap<String, u64>,
     pub seconds: f64,
@@ -284,6 +288,8 @@ struct Flights {
     sent: HashMap<u32, (Procedure, Instant)>,
     times: Times,
     failed: BTreeMap<String, u64>,
+    updates: u64,
+    written_bytes: u64,
     is_over: bool,
     error: Option<anyhow::Error>,
 }
@@ -310,10 +316,19 @@ pub fn load(target: &Target, files: &Files, load: &Load) -> anyhow::Result<Ran> 
         all.into_iter().map(|one| one.join().expect("no thread panics")).collect()
     });
     let seconds = began.elapsed().as_secs_f64();
-    let mut ran = Ran { operations: 0, failed: BTreeMap::new(), seconds, times: Times::new() };
+    let mut ran = Ran {
+        operations: 0,
+        updates: 0,
+        written_bytes: 0,
+        failed: BTreeMap::new(),
+        seconds,
+        times: Times::new(),
+    };
     for one in loaded {
         let one = one?;
         ran.operations += one.times.count();
+        ran.updates += one.updates;
+        ran.written_bytes += one.written_bytes;
         for (what, count) in one.failed {
             *ran.failed.entry(what).or_default() += count;
         }
@@ -393,6 +408,8 @@ struct Sender<'f> {
     made: Vec<(usize, String)>,
     serial: u64,
     data: Vec<u8>,
+    updates: u64,
+    written_bytes: u64,
 }
 
 impl<'f> Sender<'f> {
@@ -400,7 +417,8 @@ impl<'f> Sender<'f> {
         let seed = load.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(number as u64 + 1);
         let mut random = Random(seed | 1);
         let data = (0..DATA_BYTES).map(|_| random.next() as u8).collect();
-        Sender { files, load, random, number, made: Vec::new(), serial: 0, data }
+        let (made, serial, updates, written_bytes) = (Vec::new(), 0, 0, 0);
+        Sender { files, load, random, number, made, serial, data, updates, written_bytes }
     }
 
     fn send(&mut self, asking: &mut Asking, shared: &Shared) -> anyhow::Result<()> {
@@ -441,6 +459,8 @@ impl<'f> Sender<'f> {
             let call = record(asking.xid, nfs3::PROGRAM, procedure.number(), &arguments);
             asking.stream.write_all(&call)?;
         }
+        let mut flights = shared.lock();
+        (flights.updates, flights.written_bytes) = (self.updates, self.written_bytes);
         Ok(())
     }
 
@@ -468,6 +488,7 @@ impl<'f> Sender<'f> {
             Procedure::Remove if self.made.len() <= MADE_MIN => Procedure::Create,
             chosen => chosen,
         };
+        self.updates += u64::from(MIX.iter().any(|one| one.0 == chosen && one.2));
         let call = match chosen {
             Procedure::Lookup => {
                 Call::Lookup { what: place(files.directories[file.directory], &file.name) }
@@ -480,6 +501,7 @@ impl<'f> Sender<'f> {
                 let count = self.random.write_bytes();
                 let (offset, stable) = (self.offset(file, count), StableHow::Unstable);
                 let data = &self.data[..count as usize];
+                self.written_bytes += u64::from(count);
                 Call::Write { file: file.handle, offset, stable, data }
             }
             Procedure::Readlink => {

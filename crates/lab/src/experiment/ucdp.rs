@@ -60,6 +60,12 @@ pub struct Point {
     pub p99_us: f64,
     /// Processor time of the servers for an operation.
     pub processor_us: f64,
+    /// Operations of these that change something.
+    pub updates: u64,
+    /// Bytes that they wrote to files, as the load counted them.
+    pub written_bytes: u64,
+    /// Bytes that the share took for them, as its server counts them; none without a share.
+    pub kept_bytes: Option<u64>,
     /// Operations that the share of a relay had not done when the load ended.
     pub waiting: u64,
     /// Operations that failed.
@@ -87,6 +93,7 @@ pub fn outcomes(measured: &Measured) -> Vec<Outcome> {
     if measured.points.iter().any(|point| point.rate.is_none()) {
         outcomes.push(peak(measured));
         outcomes.push(processor(measured));
+        outcomes.push(space(measured));
     }
     if measured.points.iter().any(|point| point.rate.is_some()) {
         outcomes.push(latency(measured));
@@ -172,6 +179,54 @@ fn latency(measured: &Measured) -> Outcome {
         (table(&points), claims),
     )
 }
+
+/// What the history of an update takes beyond its data, with the goal of the design.
+fn space(measured: &Measured) -> Outcome {
+    let points = of_rate(measured, |rate| rate.is_none());
+    let kept: Vec<Point> = points.into_iter().filter(|one| one.kept_bytes.is_some()).collect();
+    let claim = |line: Line| {
+        let of_line = kept.iter().filter(|one| one.line == line && one.updates > 0);
+        let by_load: Vec<(String, f64)> =
+            of_line.map(|one| (format!("{} %", one.update_percent), beyond_bytes(one))).collect();
+        let what = format!("{}: bytes for an update beyond what it wrote, at most", line.name());
+        goal(&what, "no figure in its text", by_load, (BEYOND_BYTES_MAX, false))
+    };
+    let lines = Line::ALL.into_iter().filter(|line| kept.iter().any(|one| one.line == *line));
+    let mut claims: Vec<Claim> = lines.map(claim).collect();
+    claims.extend(kept.iter().max_by_key(|one| one.update_percent).map(a_day));
+    outcome(
+        measured,
+        ("ucdp-space", "Bytes that the history of an update takes beyond its data"),
+        chart(&kept, "bytes", beyond_bytes),
+        (table(&kept), claims),
+    )
+}
+
+/// Beyond its data, bytes: its log record, its inode, its node of the tree, each a block of 4 KiB.
+const BEYOND_BYTES_MAX: f64 = 12_288.0;
+
+fn beyond_bytes(point: &Point) -> f64 {
+    let kept = point.kept_bytes.unwrap_or(0) as f64;
+    (kept - point.written_bytes as f64) / point.updates.max(1) as f64
+}
+
+/// What a load takes in a day, and how long a window a terabyte holds: it is shown.
+fn a_day(point: &Point) -> Claim {
+    let of_an_operation = point.kept_bytes.unwrap_or(0) as f64
+        / (point.updates.max(1) as f64 * 100.0 / f64::from(point.update_percent.max(1)));
+    let a_day = of_an_operation * A_DAY_OPERATIONS;
+    let measured = format!("{:.0} GB; {:.1} days", a_day / 1e9, 1e12 / a_day.max(1.0));
+    let what = format!(
+        "what 200 operations a second with {} % updates take in a day on {}; the window that 1 TB \
+         holds",
+        point.update_percent,
+        point.line.name()
+    );
+    Claim::new(&what, "", String::new(), measured, true).not_judged()
+}
+
+/// 200 a second.
+const A_DAY_OPERATIONS: f64 = 200.0 * 86_400.0;
 
 fn outcome(
     measured: &Measured,
@@ -313,6 +368,9 @@ fn table(points: &[Point]) -> Table {
         "mean_us",
         "p99_us",
         "processor_us",
+        "updates",
+        "written_bytes",
+        "kept_bytes",
         "waiting",
         "failed",
     ]);
@@ -326,6 +384,9 @@ fn table(points: &[Point]) -> Table {
             format!("{:.0}", point.mean_us),
             format!("{:.0}", point.p99_us),
             format!("{:.1}", point.processor_us),
+            point.updates.to_string(),
+            point.written_bytes.to_string(),
+            point.kept_bytes.map_or(String::new(), |bytes| bytes.to_string()),
             point.waiting.to_string(),
             point.failed.to_string(),
         ]);
@@ -348,6 +409,9 @@ mod tests {
             mean_us: value,
             p99_us: value,
             processor_us: value,
+            updates: 10,
+            written_bytes: 40_000,
+            kept_bytes: (line != Line::Alone).then_some(40_000 + 100 * value as u64),
             waiting: 0,
             failed: 0,
         }
@@ -366,11 +430,17 @@ mod tests {
         ];
         let found = outcomes(&Measured { setting: String::new(), points });
         let names: Vec<_> = found.iter().map(|one| one.name).collect();
-        assert_eq!(names, ["ucdp-fig5", "ucdp-fig7", "ucdp-fig6"]);
+        assert_eq!(names, ["ucdp-fig5", "ucdp-fig7", "ucdp-space", "ucdp-fig6"]);
+        let space = &found[2].claims;
+        assert_eq!(space.len(), 2, "only one line has a share");
+        // 10 bytes for each unit of the value: 900 and 1,800 of an update.
+        assert_eq!((space[0].verdict, &*space[0].measured), (Verdict::Holds, "1800.00 at 12 %"));
+        // 5,800 of an update, 12 % of 200 operations a second.
+        assert!(space[1].measured.starts_with("12 GB; 83"), "{}", space[1].measured);
         let append = &found[0].claims[0];
         assert_eq!((append.verdict, &*append.measured), (Verdict::Holds, "0.90 at 12 %"));
         assert_eq!(found[0].claims[1].verdict, Verdict::NotJudged, "there is no K");
-        let late = &found[2].claims[0];
+        let late = &found[3].claims[0];
         assert_eq!((late.verdict, &*late.measured), (Verdict::Differs, "1.50 at 12 % at 200/s"));
     }
 }

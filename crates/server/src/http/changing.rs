@@ -1,6 +1,6 @@
 //! Commands that change a share: restores and repairs.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use ::share::{Cause, CauseKind, Changer, VolumeBlocks};
 use api::ProblemKind;
@@ -10,8 +10,8 @@ use super::answer::{Answer, Refusal};
 use super::context::Context;
 use crate::nfs::Opened;
 
-/// Changes a share, with waits for room, as the only command that does; what was done is flushed
-/// afterwards.
+/// Changes a share, with waits for room, as the only command that does. What was done, by one that
+/// failed too, is flushed afterwards and has a line in the audit log.
 pub(super) fn change<T>(
     context: &Context,
     opened: &Opened,
@@ -42,10 +42,15 @@ pub(super) fn change<T>(
         cause: Cause { kind, number },
         now: &|| volume.now(),
         wait_for: &wait_for,
+        done: Cell::default(),
     };
-    let done = work(&changer);
-    if share.statistics().operations != number {
+    let outcome = work(&changer);
+    let operations = changer.done.get();
+    if operations > 0 {
+        context.metrics().share_command(kind, operations);
         volume.flush_while(&goes_on)?;
+        let detail = format!("{kind}={number}, {operations} operations");
+        volume.note_share_command(&kind.to_string(), detail)?;
     }
-    Ok(done)
+    Ok(outcome)
 }

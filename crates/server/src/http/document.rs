@@ -85,11 +85,21 @@ const BOUNDS: &[(&str, u64, u64)] = &[
     ("weekly", 0, u32::MAX as u64),
     ("monthly", 0, u32::MAX as u64),
     ("yearly", 0, u32::MAX as u64),
+    ("lun", 0, LUN_MAX),
+    ("remove", 0, LUN_MAX),
 ];
+const LUN_MAX: u64 = 16_383;
 
 /// Bodies that have to name something.
-const CHANGES: &[&str] =
-    &["ChangeGroup", "ChangePool", "ChangeShare", "ChangeTarget", "ChangeVolume", "SetSchedule"];
+const CHANGES: &[&str] = &[
+    "ChangeGroup",
+    "ChangeMadeTarget",
+    "ChangePool",
+    "ChangeShare",
+    "ChangeTarget",
+    "ChangeVolume",
+    "SetSchedule",
+];
 /// Fields of those whose null says something; another field that is null is as one left out.
 const NULLS: &[&str] = &["chap", "history_limit", "hook", "mutual", "rebuild_rate", "scrub_rate"];
 
@@ -253,7 +263,11 @@ fn narrow(name: &str, schema: &mut Value) {
         // No names of initiators are all of them.
         schema["minItems"] = json!(u8::from(name != "allow"));
         schema["maxItems"] = json!(256);
-        let item = if name == "allow" { "initiator" } else { "name" };
+        let item = match name {
+            "allow" => "initiator",
+            _ if is(&schema["items"], "integer") => name,
+            _ => "name",
+        };
         return narrow(item, &mut schema["items"]);
     }
     if is(schema, "integer") || is(schema, "number") {

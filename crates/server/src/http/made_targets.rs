@@ -45,7 +45,10 @@ pub(super) async fn create(
             UnitsSpec::Group(group, at.as_deref().map(group_moment).transpose()?)
         }
         (None, luns) if at.is_none() => UnitsSpec::Each(specs(&luns)?),
-        _ => return Err(Refusal::malformed("give luns, or a group and its moment", None)),
+        _ => {
+            let text = "give luns, or a group and its moment";
+            return Err(Refusal::new(ProblemKind::Invalid, text));
+        }
     };
     let access = AccessChange {
         chap: chap.map(|chap| credential(Some(chap))).transpose()?,

@@ -1,8 +1,6 @@
 //! The operation log of shares: who changed what and when, and the history of one file.
 
-use ::share::{
-    Cause, CauseKind, Logged, Naming, OperationPaths, Past, Procedure, Tree, ViewBlocks, Wait,
-};
+use ::share::{Cause, Logged, Naming, OperationPaths, Past, Procedure, Tree, ViewBlocks, Wait};
 use api::{API_PREFIX, Operation, OperationsQuery, ProblemKind, Time, VersionsOfQuery, path_text};
 use axum::extract::State;
 use units::{FileId, Moment, WallTime};
@@ -301,11 +299,5 @@ pub(super) fn operation(logged: &Logged, paths: &OperationPaths) -> Operation {
 }
 
 fn cause(cause: Cause) -> String {
-    let number = cause.number;
-    match cause.kind {
-        CauseKind::Repair => format!("repair={number}"),
-        CauseKind::Restore => format!("restore={number}"),
-        CauseKind::Import => format!("import={number}"),
-        CauseKind::Other(kind) => format!("{kind}={number}"),
-    }
+    format!("{}={}", cause.kind, cause.number)
 }

@@ -10,5 +10,5 @@ mod pool;
 pub(crate) mod rig;
 mod room;
 mod tls;
-mod tools;
+pub(crate) mod tools;
 mod transmission;

@@ -92,38 +92,29 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{CertificateParams, DnType, KeyPair};
-
     use super::subject;
+    use crate::nbd::tests::tools::{NEW_KEY, openssl};
 
-    fn certificate(parts: &[(DnType, &str)]) -> Vec<u8> {
-        let mut params = CertificateParams::new(Vec::new()).expect("no names");
-        params.distinguished_name = rcgen::DistinguishedName::new();
-        for (kind, text) in parts {
-            params.distinguished_name.push(kind.clone(), *text);
-        }
-        let key = KeyPair::generate().expect("a key");
-        params.self_signed(&key).expect("a certificate").der().to_vec()
+    fn certificate(parts: &str) -> Vec<u8> {
+        let dir = tempfile::tempdir().expect("directory");
+        let words = format!("req -x509 {NEW_KEY} -utf8 -outform DER -keyout key -out cert -subj");
+        openssl(dir.path(), "now", &format!("{words} /{parts}"));
+        std::fs::read(dir.path().join("cert")).expect("a certificate")
     }
 
     #[test]
     fn a_subject_is_told_from_its_most_specific_part_on() {
-        let parts = [
-            (DnType::CountryName, "DE"),
-            (DnType::OrganizationName, "Example, Inc"),
-            (DnType::CommonName, "node=3\n"),
-        ];
-        let told = subject(&certificate(&parts));
-        assert_eq!(told.as_deref(), Some("CN=node\\=3\\n,O=Example\\, Inc,C=DE"));
-        assert_eq!(subject(&certificate(&[])), None);
-        let long = "x".repeat(1000);
-        let told = subject(&certificate(&[(DnType::CommonName, &long)])).expect("a subject");
+        let told = subject(&certificate("C=DE/O=Example,\u{a0}Inc/CN=node=3\n"));
+        assert_eq!(told.as_deref(), Some("CN=node\\=3\\n,O=Example\\,\u{a0}Inc,C=DE"));
+        assert_eq!(subject(&certificate("")), None);
+        let long = format!("/OU={}", "x".repeat(60)).repeat(20);
+        let told = subject(&certificate(&long[1..])).expect("a subject");
         assert_eq!(told.len(), super::CHARACTERS_MAX);
     }
 
     #[test]
     fn whatever_was_cut_or_changed_is_read_or_not_and_never_panics() {
-        let whole = certificate(&[(DnType::CommonName, "backup")]);
+        let whole = certificate("CN=backup");
         for length in 0..whole.len() {
             subject(&whole[..length]);
         }

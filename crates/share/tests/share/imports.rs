@@ -1,5 +1,6 @@
 //! Trees of elsewhere put into a share: random ones into random ones, beside what both were.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 
@@ -94,6 +95,7 @@ fn with<R>(share: &Share<&Memory>, work: impl FnOnce(&Changer<'_, &Memory>) -> R
         cause: Cause { kind: CauseKind::Import, number: NUMBER },
         now: &|| WallTime::from_nanos(START * 1000),
         wait_for: &|_| panic!("nothing is lacking"),
+        done: Cell::default(),
     })
 }
 

@@ -1,6 +1,7 @@
 //! Repairs: the tree after all operations but those that are undone, held against an oracle that
 //! does the operations of a history one by one.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -112,7 +113,8 @@ impl<'m, P: Present, B: Blocks> Story<'m, P, B> {
         let cause = Cause { kind: CauseKind::Repair, number };
         let now = || WallTime::from_nanos(self.now + 1000);
         let wait_for = |lack| panic!("nothing is lacking: {lack:?}");
-        let changer = Changer { share: &self.share, cause, now: &now, wait_for: &wait_for };
+        let done = Cell::default();
+        let changer = Changer { share: &self.share, cause, now: &now, wait_for: &wait_for, done };
         (number, apply(&plan.difference, &changer, &self.to_read(), &|| true))
     }
 

@@ -1,6 +1,7 @@
 //! A subtree put back: random histories, any moment, any path, beside the model; and by hand what
 //! holes, links, kinds and others' writes are about.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
@@ -39,6 +40,7 @@ fn run(
         cause: Cause { kind: CauseKind::Restore, number: NUMBER },
         now: &now,
         wait_for: &|_| panic!("nothing is lacking"),
+        done: Cell::default(),
     };
     let path = |path: &'static str| FilePath::new(path.as_bytes()).expect("a path");
     let (from, to) = (path(asked.from), asked.to.map(path));
@@ -465,8 +467,9 @@ fn it_stops_when_it_is_told_to() {
         cause: Cause { kind: CauseKind::Restore, number: NUMBER },
         now: &|| WallTime::from_nanos(START),
         wait_for: &|_| panic!("nothing is lacking"),
+        done: Cell::default(),
     };
-    let (top, asked_for) = (FilePath::new(b"/").expect("a path"), std::cell::Cell::new(0));
+    let (top, asked_for) = (FilePath::new(b"/").expect("a path"), Cell::new(0));
     let goes_on = || asked_for.replace(asked_for.get() + 1) < 1;
     let asked = Restore { from: &top, to: None, delete: false, dry_run: false, goes_on: &goes_on };
     let stopped = restore(&past.tree(Wait::May), &changer, &asked);

@@ -11,7 +11,7 @@ use crate::jobs::encoding;
 use crate::names::check_name;
 use crate::pool::volumes::Volumes;
 use crate::types::{Access, Architecture, Granularity, VolumeSpec};
-use crate::volume::{Volume, share};
+use crate::volume::{Volume, change_words, share};
 use crate::write::{cache_sizes, copy_unit, whole};
 use crate::{Error, ErrorKind, Result};
 
@@ -64,9 +64,10 @@ impl Volumes {
             Some(_) => "a share".to_owned(),
             None => format!("{} bytes", spec.size_bytes),
         };
+        let granularity = change_words::words(spec.granularity);
         let detail = match spec.architecture {
-            Architecture::Logging => format!("{what}, {:?}", spec.granularity),
-            other => format!("{what}, {:?}, {}", spec.granularity, other.name()),
+            Architecture::Logging => format!("{what}, {granularity}"),
+            other => format!("{what}, {granularity}, {}", other.name()),
         };
         self.add_volume(record, Origin::Nothing, "volume-create", detail)
     }

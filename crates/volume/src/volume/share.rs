@@ -8,7 +8,7 @@ use crate::catalogue::VolumeRecord;
 use crate::pool::volumes::Volumes;
 use crate::types::{SHARE_BYTES, ShareChange, ShareSetting, VolumeSpec};
 use crate::volume::identity::Identity;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, Volume};
 
 impl VolumeSpec {
     /// A share as it is where nothing else is asked for.
@@ -56,6 +56,18 @@ impl Volumes {
         tx.audit("share-set", volume.name(), change.to_string())?;
         let _books = tx.commit()?;
         Ok(share)
+    }
+}
+
+impl Volume {
+    /// Adds a line to the audit log for a command that changed the files of this share.
+    ///
+    /// # Errors
+    /// Those of the commit.
+    pub fn note_share_command(&self, command: &str, detail: String) -> Result<()> {
+        let mut tx = self.begin()?;
+        tx.audit(&format!("share-{command}"), self.name(), detail)?;
+        tx.commit().map(drop)
     }
 }
 

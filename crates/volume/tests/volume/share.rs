@@ -158,7 +158,7 @@ fn each_change_is_told_and_a_refused_one_changes_nothing() {
     let allowed = "metadata server; allowed 10.1.0.0/16 reads and writes, squash all, anonymous \
                    65534:65534, ports below 1024, past all";
     let expected = [
-        ("volume-create", "a share, EveryWrite"),
+        ("volume-create", "a share, every-write"),
         ("share-set", allowed),
         ("share-set", "denied 10.1.0.0/16"),
     ];

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SanType};
-
 use super::memory::MemoryExports;
 use super::rig::{DISK, Rig, eventually};
-use super::tools::python;
+use super::tools::{NEW_KEY, openssl, python};
 use crate::Part;
 use crate::nbd::{TlsError, load_tls, untimely};
 use crate::serving::Limits;
@@ -23,25 +21,19 @@ struct Certificates {
 impl Certificates {
     fn make() -> Certificates {
         let dir = tempfile::tempdir().expect("directory");
-        let mut params = CertificateParams::new(Vec::new()).expect("no names");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().expect("a key");
-        let ca = CertifiedIssuer::self_signed(params, key).expect("a certificate");
-        let made = Certificates { dir };
-        std::fs::write(made.path("ca-cert.pem"), ca.pem()).expect("write");
+        let make = |words: &str| openssl(dir.path(), "now", words);
+        make(&format!(
+            "req -x509 {NEW_KEY} -subj /CN=authority -keyout ca-key.pem -out ca-cert.pem"
+        ));
+        std::fs::write(dir.path().join("names"), "subjectAltName=IP:127.0.0.1").expect("write");
         for name in ["server", "client"] {
-            let mut params = CertificateParams::new(Vec::new()).expect("no names");
-            params.distinguished_name.push(DnType::CommonName, name);
-            let address = "127.0.0.1".parse().expect("an address");
-            params.subject_alt_names = vec![SanType::IpAddress(address)];
-            let key = KeyPair::generate().expect("a key");
-            let certificate = params.signed_by(&key, &ca).expect("a certificate");
-            std::fs::write(made.path(&format!("{name}-cert.pem")), certificate.pem())
-                .expect("write");
-            std::fs::write(made.path(&format!("{name}-key.pem")), key.serialize_pem())
-                .expect("write");
+            make(&format!("req {NEW_KEY} -subj /CN={name} -keyout {name}-key.pem -out request"));
+            make(&format!(
+                "x509 -req -in request -CA ca-cert.pem -CAkey ca-key.pem -CAcreateserial \
+                 -extfile names -out {name}-cert.pem"
+            ));
         }
-        made
+        Certificates { dir }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -252,21 +244,17 @@ fn files_that_cannot_be_used_are_named() {
 
 #[test]
 fn a_certificate_that_has_expired_or_is_not_valid_yet_is_found() {
-    let found = |from: i32, to: i32| {
-        let dir = tempfile::tempdir().expect("directory");
-        let path = dir.path().join("cert.pem");
-        let mut params = CertificateParams::new(vec!["storage".to_owned()]).expect("a name");
-        params.not_before = rcgen::date_time_ymd(from, 1, 1);
-        params.not_after = rcgen::date_time_ymd(to, 1, 1);
-        let key = KeyPair::generate().expect("a key");
-        let certificate = params.self_signed(&key).expect("a certificate");
-        std::fs::write(&path, certificate.pem()).expect("write");
-        [0, 30].map(|days| untimely(&path, Duration::from_secs(days * 86_400)))
+    let dir = tempfile::tempdir().expect("directory");
+    let found = |from: &str, days: u32| {
+        let subject = "-subj /CN=storage -keyout key.pem -out cert.pem";
+        openssl(dir.path(), from, &format!("req -x509 {NEW_KEY} {subject} -days {days}"));
+        let cert = dir.path().join("cert.pem");
+        [0, 30].map(|days| untimely(&cert, Duration::from_secs(days * 86_400)))
     };
-    let [now, later] = found(2020, 2021).map(|why| why.expect("found"));
+    let [now, later] = found("2020-01-01", 366).map(|why| why.expect("found"));
     assert!(now.contains("expired") && later.contains("expired"), "{now}, {later}");
-    assert!(found(2200, 2201)[0].as_ref().is_some_and(|why| why.contains("not valid yet")));
-    assert_eq!(found(2020, 2200), [None, None]);
+    assert!(found("2200-01-01", 365)[0].as_ref().is_some_and(|why| why.contains("not valid yet")));
+    assert_eq!(found("2020-01-01", 180 * 365), [None, None]);
     let certificates = Certificates::make();
     let signed = certificates.path("server-cert.pem");
     assert_eq!(untimely(&signed, Duration::ZERO), None, "signed by another");

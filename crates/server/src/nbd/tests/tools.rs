@@ -1,5 +1,6 @@
 //! Real clients: libnbd's tools and Python bindings, and QEMU's.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use super::rig::{Rig, memory};
@@ -23,6 +24,18 @@ fn succeeds(program: &str, arguments: &[&str]) -> String {
 pub(super) fn python(script: &str) -> String {
     succeeds("/usr/bin/python3", &["-c", script])
 }
+
+/// Runs openssl in a directory, with words that blanks divide, after a clock that says `date`.
+pub(crate) fn openssl(directory: &Path, date: &str, words: &str) {
+    let mut command = Command::new("faketime");
+    command.args([date, "openssl"]).args(words.split(' ')).current_dir(directory);
+    let output = command.output().expect("faketime and openssl: scripts/install-packages test");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "openssl {words}: {errors}");
+}
+
+/// What asks openssl for a key of its own.
+pub(crate) const NEW_KEY: &str = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
 
 fn path(rig: &Rig, name: &str) -> String {
     rig.dir.path().join(name).to_str().expect("a plain path").to_owned()

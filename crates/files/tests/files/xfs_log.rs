@@ -1,0 +1,245 @@
+//! An XFS of which the power went (`golden/make-xfs`), against what the kernel showed of it; and
+//! its log, of which parts were not written, or rotted.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use crc_fast::{CrcAlgorithm, checksum};
+use hindsight_files::{ErrorKind, State, Tree, walk};
+
+use crate::oracle::{contents, opened, run};
+use crate::xfs_sums::{be32, log_of, mend_record};
+
+pub const SECTOR: usize = 512;
+
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+/// The image, unpacked.
+pub fn image() -> &'static [u8] {
+    static IMAGE: OnceLock<Vec<u8>> = OnceLock::new();
+    IMAGE.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (path("xfs.img.zst"), folder.path().join("image"));
+        run("zstd", &["-q", "-d", from.to_str().unwrap(), "-o", to.to_str().unwrap()], &[0]);
+        fs::read(to).unwrap()
+    })
+}
+
+fn sum(bytes: &[u8]) -> String {
+    format!("{:08x}", checksum(CrcAlgorithm::Crc32IsoHdlc, bytes))
+}
+
+/// All of a tree, as `make-xfs` lists it.
+fn listed(tree: &dyn Tree) -> String {
+    let mut lines = Vec::new();
+    walk(tree, tree.top(), &mut |path, node, known| -> hindsight_files::Result<()> {
+        if path.is_empty() {
+            return Ok(());
+        }
+        let content = match known.kind {
+            hindsight_files::Kind::File => contents(tree, node),
+            hindsight_files::Kind::Symlink => tree.link(node)?,
+            _ => Vec::new(),
+        };
+        let is_directory = known.kind == hindsight_files::Kind::Directory;
+        let nanos = |time: Option<hindsight_files::Time>| {
+            let time = time.unwrap();
+            i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos)
+        };
+        let (owner, group) = known.owner.unwrap();
+        let (major, minor) = known.device.unwrap_or_default();
+        let mut extended = tree.extended(node)?;
+        extended.sort();
+        let mut fields = vec![
+            String::from_utf8(path.to_vec()).unwrap(),
+            format!("{:o}", known.mode),
+            owner.to_string(),
+            group.to_string(),
+            known.links.to_string(),
+            if is_directory { 0 } else { known.size }.to_string(),
+            node.to_string(),
+            nanos(known.modified).to_string(),
+            nanos(known.changed).to_string(),
+            format!("{major}:{minor}"),
+            sum(&content),
+        ];
+        let named = |(name, value): &(Vec<u8>, Vec<u8>)| {
+            format!("{}={}", String::from_utf8_lossy(name), sum(value))
+        };
+        fields.extend(extended.iter().map(named));
+        lines.push(fields.join("\t"));
+        Ok(())
+    })
+    .unwrap();
+    lines.sort();
+    lines.join("\n") + "\n"
+}
+
+/// The places of the live records, in the order of the log, and their lengths, in bytes of the log.
+pub fn records(image: &[u8]) -> Vec<(usize, usize)> {
+    let log = &image[log_of(image)];
+    let starts = (0..log.len()).step_by(SECTOR);
+    let starts = starts.filter(|&at| be32(log, at) == 0xFEED_BABE);
+    let length = |at: usize| {
+        let heads = (be32(log, at + 320) as usize).div_ceil(32 << 10).max(1);
+        heads * SECTOR + (be32(log, at + 12) as usize).next_multiple_of(SECTOR)
+    };
+    let mut found: Vec<_> = starts.map(|at| (be32(log, at + 4), at, length(at))).collect();
+    found.sort_unstable();
+    found.into_iter().map(|(_, at, length)| (at, length)).collect()
+}
+
+/// The sectors of a record, in bytes of the image.
+pub fn sectors(image: &[u8], record: (usize, usize)) -> Vec<usize> {
+    let log = log_of(image);
+    let offsets = (record.0..record.0 + record.1).step_by(SECTOR);
+    offsets.map(|at| log.start + at % log.len()).collect()
+}
+
+/// Takes a record away: its sectors are of the turn before.
+fn take_away(image: &mut [u8], record: (usize, usize)) {
+    let log = log_of(image);
+    let turn = be32(image, log.start + record.0 + 4);
+    for at in sectors(image, record) {
+        let is_round = at < log.start + record.0;
+        let before = turn - u32::from(!is_round);
+        image[at..at + SECTOR].fill(0);
+        image[at..at + 4].copy_from_slice(&before.to_be_bytes());
+    }
+}
+
+fn transactions(tree: &dyn Tree) -> u64 {
+    match tree.state() {
+        State::Replayed(count) => count,
+        _ => 0,
+    }
+}
+
+#[test]
+fn what_the_power_left_is_what_the_kernel_shows() {
+    let tree = opened(image().to_vec()).unwrap();
+    assert!(transactions(&*tree) > 10);
+    let (found, expected) = (listed(&*tree), fs::read_to_string(path("xfs.txt")).unwrap());
+    for (found, expected) in found.lines().zip(expected.lines()) {
+        assert_eq!(found, expected);
+    }
+    assert_eq!(found.len(), expected.len());
+    // And it is the log that says so.
+    let records = records(image());
+    let (first, last) = (records[0], records[records.len() - 1]);
+    assert!(last.0 < first.0, "the live log goes round its end: {records:?}");
+}
+
+/// A record that was torn anywhere is as one that was never written, and so are those behind it.
+#[test]
+fn a_record_that_was_not_written_whole_is_none() {
+    let all = records(image());
+    let mut image = image().to_vec();
+    let mut counts = Vec::new();
+    // Of the last eight any may be torn, as all of them may have been under way.
+    for (index, &record) in all.iter().enumerate().skip(all.len() - 8).rev() {
+        let places = sectors(&image, record);
+        let mut without = image.clone();
+        take_away(&mut without, record);
+        let without_tree = opened(without.clone()).unwrap();
+        let expected = listed(&*without_tree);
+        for &at in [places[0], places[places.len() / 2], places[places.len() - 1]].iter() {
+            let mut torn = image.clone();
+            torn[at + 100] ^= 0x20;
+            let tree = opened(torn).unwrap();
+            assert_eq!(tree.state(), without_tree.state(), "record {index}");
+            assert!(listed(&*tree) == expected, "record {index}");
+        }
+        counts.push(transactions(&*without_tree));
+        image = without;
+    }
+    assert!(counts.is_sorted_by(|a, b| a >= b), "{counts:?}");
+    assert!(counts[0] >= counts[counts.len() - 1] + 5, "{counts:?}");
+}
+
+/// A sector in the middle of what was written at once was left out: all behind it is none.
+#[test]
+fn what_is_behind_a_sector_that_was_left_out_is_none() {
+    let all = records(image());
+    let record = all[all.len() - 3];
+    let (mut whole, mut hole) = (image().to_vec(), image().to_vec());
+    for &record in &all[all.len() - 3..] {
+        take_away(&mut whole, record);
+    }
+    let at = *sectors(&hole, record).last().unwrap();
+    let from = log_of(&hole).start + record.0;
+    let turn = be32(&hole, from + 4) - u32::from(at >= from);
+    hole[at..at + SECTOR].fill(0);
+    hole[at..at + 4].copy_from_slice(&turn.to_be_bytes());
+    let (whole, hole) = (opened(whole).unwrap(), opened(hole).unwrap());
+    assert_eq!(whole.state(), hole.state());
+    assert!(listed(&*whole) == listed(&*hole));
+}
+
+#[test]
+fn damage_before_the_last_records_is_found() {
+    let all = records(image());
+    assert!(all.len() > 10, "{all:?}");
+    for &record in &all[..all.len() - 8] {
+        for at in sectors(image(), record) {
+            let mut damaged = image().to_vec();
+            damaged[at + 200] ^= 1;
+            let error = opened(damaged).err().unwrap();
+            assert_eq!(error.kind, ErrorKind::Damaged, "{error}");
+        }
+    }
+}
+
+/// The image with the first buffers that its log cancels made into items of other kinds, all of one
+/// number.
+fn with_items(image: &[u8], kinds: &[u16]) -> Vec<u8> {
+    let mut changed = image.to_vec();
+    let mut kinds = kinds.iter();
+    for record in records(image) {
+        let places = sectors(image, record);
+        let mut bytes: Vec<u8> =
+            places.iter().flat_map(|&at| image[at..at + SECTOR].to_vec()).collect();
+        // Behind the head, and not where a sector has the number of its turn.
+        for at in (SECTOR..bytes.len() - 24).step_by(4) {
+            let is_whole = at % SECTOR != 0 && at % SECTOR + 24 <= SECTOR;
+            if is_whole && bytes[at..at + 8] == [0x3C, 0x12, 1, 0, 2, 0, 8, 0] {
+                let Some(kind) = kinds.next() else { break };
+                bytes[at..at + 2].copy_from_slice(&kind.to_le_bytes());
+                bytes[at + 8..at + 16].copy_from_slice(&77_u64.to_le_bytes());
+            }
+        }
+        mend_record(&mut bytes);
+        for (&at, bytes) in places.iter().zip(bytes.chunks_exact(SECTOR)) {
+            changed[at..at + SECTOR].copy_from_slice(bytes);
+        }
+    }
+    assert_eq!(kinds.next(), None, "too few buffers are cancelled");
+    changed
+}
+
+#[test]
+fn what_the_log_ends_within_is_refused_where_files_would_show_it() {
+    let state = opened(image().to_vec()).unwrap().state();
+    for (intent, says) in [
+        (0x1244, "within a change of extents"),
+        (0x1246, "within a change of extended attributes"),
+        (0x1248, "within an exchange"),
+    ] {
+        for kinds in [&[intent][..], &[intent, intent + 1, intent], &[intent, 0x1237]] {
+            let error = opened(with_items(image(), kinds)).err().unwrap();
+            assert_eq!(error.kind, ErrorKind::Unsupported);
+            assert!(error.to_string().contains(says), "{error}");
+        }
+        let ended = opened(with_items(image(), &[intent, intent + 1])).unwrap();
+        assert_eq!(ended.state(), state);
+    }
+    // Frees, the reverse map, counts of sharers, quotas: with or without an end.
+    for kind in [0x1236, 0x1240, 0x1242, 0x1243, 0x123D, 0x123E] {
+        assert_eq!(opened(with_items(image(), &[kind])).unwrap().state(), state);
+    }
+    let error = opened(with_items(image(), &[0x124A])).err().unwrap();
+    assert!(error.to_string().contains("unknown kind (0x124a)"), "{error}");
+}
