@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const RUNNING: &str = "running";
 
 #[derive(Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
     #[command(subcommand)]
     verb: Option<Verb>,

@@ -8,8 +8,9 @@ use hindsight_server::{HookSettings, Settings};
 use crate::fixture::{Fixture, kind, new_volume, problem};
 
 /// Fails once the first byte of the disk is a 9; cannot tell of one that is a 7.
-const LOOK: &str = "case $(qemu-io -r -f raw -c 'read -v 0 1' $HINDSIGHT_URI | head -n 1) in \
-                    *': 09'*) exit 1 ;; *': 07'*) exit 125 ;; *': '*) exit 0 ;; esac; exit 99";
+const LOOK: &str = "byte=$(qemu-io -r -f raw -c 'read -v 0 1' $HINDSIGHT_URI | \
+                    awk 'NR == 1 {print $2}'); \
+                    case $byte in 01) exit 0 ;; 09) exit 1 ;; 07) exit 125 ;; esac; exit 99";
 
 fn fixture() -> Fixture {
     let fixture = Fixture::with(|settings: &mut Settings, _| {
