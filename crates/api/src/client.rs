@@ -465,7 +465,7 @@ impl Client {
         self.post(&volume(name).part("marks"), body)
     }
 
-    /// What checks said of moments of a volume, the last first.
+    /// The verdicts of checks on moments of a volume, the last first.
     pub fn verifications(&self, name: &str) -> Result<Vec<Verification>> {
         self.get(&volume(name).part("verifications"))
     }

@@ -162,10 +162,11 @@ enum Command {
     /// HINDSIGHT_DISK, the disk as a file, or HINDSIGHT_FILES, a directory with its files;
     /// HINDSIGHT_MOMENT and HINDSIGHT_SEQ. It may write to the clone. Time is now.
     Bisect(bisect::Args),
-    /// Have a check of the server's configuration look at a moment: whether it mounts, boots, answers.
+    /// Have a check of the server's configuration look at a moment: whether it mounts, boots,
+    /// answers.
     ///
-    /// The check is `verify` of a hook, run by the server on a scratch clone; its verdict is kept with
-    /// the moment. Exit status: 0 good, 1 bad, 3 it could not tell or did not come to an end.
+    /// The check is `verify` of a hook, run by the server on a scratch clone; its verdict is kept
+    /// with the moment. Exit status: 0 good, 1 bad, 3 it could not tell or did not come to an end.
     Prove(prove::Args),
     /// The pool: status, audit log, offline inspection and rebuilding.
     #[command(subcommand)]

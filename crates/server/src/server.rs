@@ -77,6 +77,7 @@ impl Server {
         let tls = tls(config)?;
         let made = MadeDirs::make(&config.pool_dir)?;
         let mut pool = pool_files::open(config)?;
+        pool.iter().for_each(|pool| scratch::remove_all(pool));
         let started = Doors::open(config).and_then(|doors| {
             let pool = match &pool {
                 Some(pool) => Arc::clone(pool),
@@ -121,8 +122,6 @@ impl Server {
         let bound = (&nbd_bound, &iscsi, &nfs);
         let all = (&*nbd_context, &iscsi_context, &nfs_context);
         let context = http_context(config, &pool, all, bound, counted)?;
-        let attachments = &Arc::clone(&nbd_context.attachments);
-        scratch::remove_all(&pool);
         pool.set_rates(config.rates);
         let writing = Writing::start(config.write_memory_bytes)?;
         let fill = FillWatch::new(Arc::clone(context.fill()));
@@ -148,7 +147,8 @@ impl Server {
                 return Err(error);
             }
         };
-        let hooked = match Hooked::start(&pool, &hooks, attachments, context.proving()) {
+        let hooked = match Hooked::start(&pool, &hooks, &nbd_context.attachments, context.proving())
+        {
             Ok(hooked) => hooked,
             Err(error) => {
                 data.stop();

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use units::{MapExtent, Seq, WallTime};
 
 pub use access::{Access, AccessChange, Credential, Secret};
-pub use proof::{Proof, Verdict};
+pub use proof::Verdict;
 pub use settings::{
     Architecture, CacheChange, CacheSetting, Encoding, EncodingChange, EncodingSetting,
     Granularity, VolumeChange, VolumeSpec,
@@ -177,6 +177,23 @@ pub struct Resolved {
     pub time: WallTime,
     /// Whether that is the very moment asked for.
     pub exact: bool,
+}
+
+/// The verdict of a check on a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// The moment.
+    pub at: Resolved,
+    /// The hook that was the check.
+    pub hook: String,
+    /// Its verdict.
+    pub verdict: Verdict,
+    /// When it began.
+    pub proved: WallTime,
+    /// How long it took, in nanoseconds.
+    pub took_ns: u64,
+    /// How it ended, in words.
+    pub said: String,
 }
 
 /// A volume as it stands.

@@ -106,7 +106,7 @@ pub struct VolumeRecord {
     /// It is a scratch clone, which goes by itself: from when on, in nanoseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scratch_until_ns: Option<u64>,
-    /// What checks said of its moments, in the order in which they said it.
+    /// The verdicts of checks on its moments, in the order in which they came.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proofs: Vec<ProofRecord>,
     /// Each batch of its log is there whole or not at all, and none without all before it.
@@ -159,7 +159,7 @@ pub struct TrashRecord {
     pub until_ns: u64,
 }
 
-/// What a check said of a moment.
+/// The verdict of a check on a moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProofRecord {
