@@ -74,7 +74,10 @@ pub(crate) async fn check(
     if let Some(refusal) = refusal(guard.door, is_page, request.headers()) {
         return refusal.into_response();
     }
-    let peer = request.extensions().get::<Peer>().cloned().unwrap_or(Peer::Unix(None));
+    let Some(peer) = request.extensions().get::<Peer>().cloned() else {
+        let text = "a connection without a peer";
+        return Refusal::new(ProblemKind::Internal, text).into_response();
+    };
     let caller = match guard.caller(&peer, request.headers(), in_query.as_deref()) {
         Ok(caller) => caller,
         // They tell it to anybody.
