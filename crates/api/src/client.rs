@@ -23,6 +23,7 @@ mod connection;
 mod files;
 mod operations;
 mod target;
+mod tokens;
 
 pub use address::{ServerAddress, Token};
 use connection::{Content, Outgoing};

@@ -533,9 +533,15 @@ pub struct AuditRecord {
     pub volume: String,
     /// For people, with seqs and reasons.
     pub detail: String,
-    /// The caller; `None` for the pool's own acts, and in records of older programs.
+    /// The caller as older programs named it; none of what this program writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
+    /// The caller; `None` for the pool's own acts, and in records of older programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub who: Option<String>,
+    /// The address that it called from, over TCP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
 }
 
 /// The things that a call may wait for by itself.
