@@ -19,18 +19,33 @@ export class Problem extends Error {
   }
 }
 
-/** Moves `?token=` from the address into the tab's own storage. */
+/** Moves `?token=` or `#token=` from the address into the tab's own storage. */
 export function takeToken() {
   const address = new URL(location.href);
-  const token = address.searchParams.get('token');
+  const [, inFragment] = /^#token=(.*)$/.exec(address.hash) || [];
+  const token = inFragment ?? address.searchParams.get('token');
   if (token === null) return;
   keepToken(token);
+  if (inFragment) address.hash = '';
   address.searchParams.delete('token');
   history.replaceState(null, '', address.pathname + address.search + address.hash);
 }
 
 export function keepToken(token) {
   sessionStorage.setItem(TOKEN_KEY, token.trim());
+}
+
+/** Who this tab is for the server, as far as that was told. */
+let who = null;
+export const setWho = (told) => { who = told ?? null; };
+const INCLUDED = {
+  viewer: ['viewer'], reader: ['viewer', 'reader'], keeper: ['viewer', 'keeper'],
+  operator: ['viewer', 'reader', 'keeper', 'operator'],
+};
+/** What a control has that needs a role. The server refuses in any case. */
+export function needs(role) {
+  const may = !who || who.role === 'admin' || INCLUDED[who.role]?.includes(role);
+  return may ? {} : { disabled: true, title: `This needs the role ${role}.` };
 }
 
 /** By how much the server's clock is ahead of the browser's, in milliseconds. */

@@ -25,7 +25,7 @@ export function AuditPage() {
   const newest = [...all.values()].sort((a, b) => b.number - a.number);
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   const fits = (record) => {
-    const text = `${record.action} ${record.volume} ${record.detail} ${record.caller ?? ''}`.toLowerCase();
+    const text = `${record.action} ${record.volume} ${record.detail} ${record.who ?? record.caller ?? ''} ${record.from ?? ''}`.toLowerCase();
     return words.every((word) => text.includes(word));
   };
   return html`<article>
@@ -33,9 +33,9 @@ export function AuditPage() {
     <label class="field">Only with these words
       <input value=${filter} autocomplete="off" onInput=${(event) => setFilter(event.target.value)} placeholder="revert pg" />
     </label>
-    <${Table} caption="Audit log" head=${['When', 'Action', 'Volume', 'Detail', 'Caller']} empty="Nothing."
+    <${Table} caption="Audit log" head=${['When', 'Action', 'Volume', 'Detail', 'Who', 'From']} empty="Nothing."
       rows=${newest.filter(fits).map((record) => [
-        when(ms(record.time)), record.action, record.volume, html`<span dir="auto">${record.detail}</span>`, record.caller ?? 'the server'])} />
+        when(ms(record.time)), record.action, record.volume, html`<span dir="auto">${record.detail}</span>`, record.who ?? record.caller ?? 'the server', record.from ?? ''])} />
     ${next && html`<button type="button" onClick=${more}>Show older</button>`}
   </article>`;
 }

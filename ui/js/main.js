@@ -27,6 +27,7 @@ async function askServer(signal) {
   const sent = Date.now();
   const server = await api.get('/server', signal);
   const received = Date.now();
+  api.setWho(server.who);
   api.setAhead(ms(server.time) - (sent + received) / 2);
   return server;
 }
@@ -93,6 +94,8 @@ function App() {
       ${pool && html`<a class="fill" href="#/pool">
         <${SpaceBar} parts=${poolParts(pool)} total=${poolTotal(pool)} label=${`${pool.fill_percent} % of the pool is used`} />
         <span>${pool.fill_percent} % used</span></a>`}
+      ${server?.who && html`<span class="who" id="who" title="Who this tab is, and its role">${server.who.name}, ${server.who.role}${
+        server.who.volumes.length ? ` of ${server.who.volumes.join(' ')}` : ''}</span>`}
       <span class=${silentSince ? 'contact off' : 'contact'} role="status" id="contact">${silentSince ? 'no connection' : 'live'}</span>
       <button type="button" title="Zone in which times are shown" aria-label=${`Times in ${zone()}; change`}
         onClick=${() => { setUtc(!usesUtc()); redraw((turn) => turn + 1); }}>${zone()}</button>
@@ -134,7 +137,8 @@ function Login() {
   return html`<main id="main" class="login" tabindex="-1">
     <h1>Hindsight</h1>
     <p>This server asks for its token. <code>hindsight serve</code> prints an address that has it; it is kept in
-      ${' '}<code>DIR/token</code> of the pool, and this tab forgets it when it is closed.</p>
+      ${' '}<code>DIR/token</code> of the pool. <code>hindsight page --role viewer</code> makes one that may less. This tab
+      forgets it when it is closed.</p>
     <form onSubmit=${submit} class="ask">
       <label class="field">Token
         <input type="password" id="token" value=${token} required autocomplete="off" onInput=${(event) => setToken(event.target.value)} />

@@ -56,11 +56,11 @@ export function Moment({ volume, picked, base, refusal, events, onPick, onOpen, 
     </div>
     ${addresses(volume, picked).map(([label, address]) => html`<${Copy} label=${label} text=${address} />`)}
     <div class="acts">
-      <button type="button" class="primary" id="revert" disabled=${picked.isNow} onClick=${() => onOpen('revert')}>Revert to here</button>
-      <button type="button" id="clone" onClick=${() => onOpen('clone')}>Clone</button>
-      <button type="button" id="mark" onClick=${() => onOpen('mark')}>Mark</button>
-      <button type="button" id="pin" onClick=${() => onOpen('pin')}>Pin</button>
-      ${picked.isNow && html`<button type="button" id="version" onClick=${() => onOpen('version')}>Version now</button>`}
+      <button type="button" class="primary" id="revert" disabled=${picked.isNow} ...${api.needs('operator')} onClick=${() => onOpen('revert')}>Revert to here</button>
+      <button type="button" id="clone" ...${api.needs('operator')} onClick=${() => onOpen('clone')}>Clone</button>
+      <button type="button" id="mark" ...${api.needs('keeper')} onClick=${() => onOpen('mark')}>Mark</button>
+      <button type="button" id="pin" ...${api.needs('keeper')} onClick=${() => onOpen('pin')}>Pin</button>
+      ${picked.isNow && html`<button type="button" id="version" ...${api.needs('keeper')} onClick=${() => onOpen('version')}>Version now</button>`}
       <button type="button" id="compare" onClick=${() => onCompare(picked)}>${base ? 'Move A here' : 'Compare from here'}</button>
       ${base && html`<button type="button" onClick=${() => onCompare(null)}>Clear A</button>`}
       ${!picked.isNow && html`<button type="button" onClick=${() => onPick('latest')}>To the present</button>`}

@@ -68,8 +68,8 @@ export function PoolPage({ server, note }) {
       <${Scrub} scrub=${pool.scrub} every=${pool.scrub_every} />
       <${Trouble} problem=${refusal} />
       <p class="acts">${isScrubbing
-        ? html`<button type="button" onClick=${() => scrub(() => api.remove('/pool/scrub'), 'The scrub is stopped.')}>Stop</button>`
-        : html`<button type="button" id="scrub" onClick=${() => scrub(() => api.post('/pool/scrub'), 'The scrub has begun.')}>Scrub now</button>`}</p>
+        ? html`<button type="button" ...${api.needs('admin')} onClick=${() => scrub(() => api.remove('/pool/scrub'), 'The scrub is stopped.')}>Stop</button>`
+        : html`<button type="button" id="scrub" ...${api.needs('admin')} onClick=${() => scrub(() => api.post('/pool/scrub'), 'The scrub has begun.')}>Scrub now</button>`}</p>
     </section>
     ${server && html`<section aria-label="Server">
       <h2>Server</h2>

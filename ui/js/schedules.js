@@ -33,14 +33,14 @@ export function SchedulesPage({ note }) {
     one.volume ? html`<a href=${volumeLink(one.volume)}>${one.volume}</a>` : ofWhat(one),
     rhythm(one), keepWords(one.keep), one.next ? when(ms(one.next)) : '', count(one.captures),
     one.error ? html`<span class="warn">${one.error}</span>` : '',
-    html`<button type="button" aria-label=${`Change the schedule of ${ofWhat(one)}`} onClick=${() => setEdited(one)}>Change</button>`,
+    html`<button type="button" aria-label=${`Change the schedule of ${ofWhat(one)}`} ...${api.needs('admin')} onClick=${() => setEdited(one)}>Change</button>`,
   ];
   return html`<article>
     <header class="title"><h1 tabindex="-1">Schedules</h1></header>
     <${Table} caption="Schedules" head=${['Of', 'When', 'Keeps', 'Next', 'Captured', 'Trouble', 'Action']} rows=${schedules.map(row)}
       empty="None: versions are captured by hand. Every moment of a window can be opened without them." />
     ${free.length > 0 && html`<p class="acts">${free.slice(0, 20).map((name) => html`<button type="button"
-      onClick=${() => setEdited({ volume: name, every: '1h', cron: null, keep: { hourly: 24, daily: 7 } })}>Schedule for ${name}</button>`)}</p>`}
+      ...${api.needs('admin')} onClick=${() => setEdited({ volume: name, every: '1h', cron: null, keep: { hourly: 24, daily: 7 } })}>Schedule for ${name}</button>`)}</p>`}
     ${edited && html`<${ScheduleDialog} schedule=${edited} onClose=${() => setEdited(null)}
       onSaved=${(text) => { note({ text }); setEdited(null); again(); }} />`}
   </article>`;

@@ -37,7 +37,7 @@ export function Events({ told, onPick, onRevert }) {
     const from = event.kind === 'revert' && /from seq (\d+)/.exec(event.detail);
     if (!from) return '';
     const moment = { seq: Number(from[1]), at: event.at };
-    return html`<button type="button" onClick=${() => onRevert(moment)}>Undo</button>`;
+    return html`<button type="button" ...${api.needs('operator')} onClick=${() => onRevert(moment)}>Undo</button>`;
   };
   return html`<${Table} caption="Events" head=${['When', 'Event', 'Seq', 'Action']} empty="Nothing but writes in this time."
     rows=${rows.map((event) => [
@@ -74,7 +74,7 @@ export function Versions({ volume, stamp, newest, onPick, onChanged }) {
     version.consistency,
     `${version.bytes_exact ? '' : '\u2264 '}${bytes(version.bytes_changed)}`,
     version.made_by,
-    html`<button type="button" aria-label=${`Delete version ${version.number}`} onClick=${() => setGoing(version.number)}>Delete</button>`,
+    html`<button type="button" aria-label=${`Delete version ${version.number}`} ...${api.needs('admin')} onClick=${() => setGoing(version.number)}>Delete</button>`,
   ];
   const path = (number, isDry) =>
     api.volumePath(volume.name, `/versions?from=${number}&to=${number}${isDry ? '&dry_run=true' : ''}`);
@@ -97,7 +97,7 @@ export function Marks({ volume, stamp, onPick, onChanged }) {
     html`<b>${mark.name}</b>`,
     momentButton(mark.seq, ms(mark.time), onPick),
     mark.pinned ? 'pinned' : 'not pinned',
-    html`<button type="button" aria-label=${`Delete mark ${mark.name}`} onClick=${() => remove(mark.name)}>Delete</button>`,
+    html`<button type="button" aria-label=${`Delete mark ${mark.name}`} ...${api.needs('admin')} onClick=${() => remove(mark.name)}>Delete</button>`,
   ];
   return html`<${Trouble} problem=${refusal} />
     <${Table} caption="Marks" head=${['Name', 'When', 'Kept', 'Action']} rows=${rows.map(row)} empty="No marks." />${more}`;

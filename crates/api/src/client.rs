@@ -23,6 +23,7 @@ mod connection;
 mod files;
 mod operations;
 mod target;
+mod tokens;
 
 pub use address::{ServerAddress, Token};
 use connection::{Content, Outgoing};
@@ -465,7 +466,7 @@ impl Client {
         self.post(&volume(name).part("marks"), body)
     }
 
-    /// What checks said of moments of a volume, the last first.
+    /// The verdicts of checks on moments of a volume, the last first.
     pub fn verifications(&self, name: &str) -> Result<Vec<Verification>> {
         self.get(&volume(name).part("verifications"))
     }

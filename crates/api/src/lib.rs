@@ -18,6 +18,7 @@ mod shares;
 mod space;
 mod targets;
 mod timeline;
+mod tokens;
 mod trash;
 mod types;
 mod verification;
@@ -56,6 +57,7 @@ pub use targets::{
     IscsiTarget, MadeTarget, NewLun, TargetLun,
 };
 pub use timeline::{EventCount, Heat, HeatQuery, Server, Timeline, TimelineQuery};
+pub use tokens::{AccessToken, CreateToken, Pattern, RoleName, Who};
 pub use trash::{DeleteQuery, DeletedVolume, DryRunQuery, Undelete};
 pub use types::{
     AuditRecord, Bucket, Cache, ClonedFrom, Conversion, Copies, Dedup, DeletedVersions, DeviceIo,

@@ -56,9 +56,9 @@ macro_rules! problem_kinds {
 problem_kinds! {
     /// The request could not be read: bad JSON, an unknown field, a moment that is none.
     Malformed "malformed" 400 ExitCode::Usage, "The request could not be understood";
-    /// The request came over TCP without the token.
+    /// Nobody is known to call: over TCP a token is needed.
     Unauthorized "unauthorized" 401 ExitCode::Refused, "A token is needed";
-    /// The request came from another web site, or names another host.
+    /// The caller may not, or the request came from another web site, or names another host.
     Forbidden "forbidden" 403 ExitCode::Refused, "The request was refused";
     /// No such volume, version or mark.
     NotFound "not-found" 404 ExitCode::NotFound, "No such thing";
@@ -83,6 +83,8 @@ problem_kinds! {
     MediaType "media-type" 415 ExitCode::Failed, "The body must be application/json";
     /// A value that can never be right.
     Invalid "invalid" 422 ExitCode::Usage, "A value that can never be right";
+    /// Too many wrong tokens within a minute.
+    TooMany "too-many" 429 ExitCode::Busy, "Too many wrong tokens";
     /// A mistake of ours, or a device that failed.
     Internal "internal" 500 ExitCode::Failed, "The server failed";
     /// Stored bytes do not match their checksum.

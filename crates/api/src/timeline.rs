@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::{Event, Resolved, Stamp, Time};
+use crate::{Event, Resolved, Stamp, Time, Who};
 
 /// A range, and the columns in which it is told.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
@@ -107,6 +107,9 @@ pub struct Server {
     pub iscsi: Option<String>,
     /// The addresses of NFS.
     pub nfs: Vec<String>,
+    /// Who asks, and what they may; not told by older servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub who: Option<Who>,
     /// The hooks around captures that its configuration names.
     pub hooks: Vec<String>,
 }

@@ -696,8 +696,15 @@ pub struct AuditRecord {
     pub volume: String,
     /// For people, with seqs and reasons.
     pub detail: String,
-    /// The caller: `uid 1000` over a unix socket, `192.0.2.7:40112 token` over TCP. It is missing
-    /// for the server's own acts, and in records of older servers.
+    /// The caller: `unix:1000 ann` over a unix socket, `token:nightly`, `pool-token` (the one in
+    /// DIR/token), `cert:node3` over NBD with TLS. It is missing for the server's own acts, and in
+    /// records of older servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub who: Option<String>,
+    /// The address that the caller came from; none over a unix socket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The same as `who`, for older clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What checks said of moments.
+//! Verdicts of checks on moments.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -16,7 +16,7 @@ pub struct Verify {
     pub hook: String,
 }
 
-/// What a check said of a moment, or that it has not ended.
+/// The verdict of a check on a moment, or that it has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Verification {
     /// The moment.

@@ -29,6 +29,7 @@ mod model;
 mod moment;
 mod mount;
 mod pack;
+mod page;
 mod pool;
 mod prove;
 mod rename;
@@ -46,6 +47,7 @@ mod stream;
 mod target;
 mod timeline;
 mod together;
+mod token;
 mod trace;
 mod trash;
 mod version;
@@ -87,7 +89,7 @@ struct Cli {
         hide_env_values = true
     )]
     token: Option<String>,
-    /// File with that token: DIR/token of the server's pool.
+    /// File with that token: of `token create --output`, or DIR/token of the server's pool.
     #[arg(
         long,
         global = true,
@@ -132,6 +134,11 @@ enum Command {
     /// iSCSI targets: which there are, and how to log in to them.
     #[command(subcommand)]
     Target(target::Verb),
+    /// Tokens: callers over TCP with a name, a role, and the volumes that they see.
+    #[command(subcommand)]
+    Token(token::Verb),
+    /// Print an address of the web page for a browser that may less than DIR/token, for a time.
+    Page(page::Args),
     /// Show what was written when, with versions, marks and reverts.
     History(history::Args),
     /// Draw what was written when as one line, with versions, marks and reverts.
@@ -162,10 +169,11 @@ enum Command {
     /// HINDSIGHT_DISK, the disk as a file, or HINDSIGHT_FILES, a directory with its files;
     /// HINDSIGHT_MOMENT and HINDSIGHT_SEQ. It may write to the clone. Time is now.
     Bisect(bisect::Args),
-    /// Have a check of the server's configuration look at a moment: whether it mounts, boots, answers.
+    /// Have a check of the server's configuration look at a moment: whether it mounts, boots,
+    /// answers.
     ///
-    /// The check is `verify` of a hook, run by the server on a scratch clone; its verdict is kept with
-    /// the moment. Exit status: 0 good, 1 bad, 3 it could not tell or did not come to an end.
+    /// The check is `verify` of a hook, run by the server on a scratch clone; its verdict is kept
+    /// with the moment. Exit status: 0 good, 1 bad, 3 it could not tell or did not come to an end.
     Prove(prove::Args),
     /// The pool: status, audit log, offline inspection and rebuilding.
     #[command(subcommand)]
@@ -222,6 +230,8 @@ fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
         Command::Mark(verb) => mark::run(&session, verb),
         Command::Share(verb) => share::run(&session, verb),
         Command::Target(verb) => target::run(&session, verb),
+        Command::Token(verb) => token::run(&session, verb),
+        Command::Page(args) => page::run(&session, args),
         Command::History(args) => history::run(&session, &args),
         Command::Timeline(args) => timeline::run(&session, &args),
         Command::Resolve(args) => resolve::run(&session, &args),

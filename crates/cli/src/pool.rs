@@ -477,7 +477,7 @@ fn records(records: &[AuditRecord]) -> String {
         ("TIME", Align::Left),
         ("ACTION", Align::Left),
         ("VOLUME", Align::Left),
-        ("CALLER", Align::Left),
+        ("WHO", Align::Left),
         ("DETAIL", Align::Left),
     ];
     let row = |r: &AuditRecord| {
@@ -486,7 +486,7 @@ fn records(records: &[AuditRecord]) -> String {
             r.time.to_string(),
             r.action.clone(),
             r.volume.clone(),
-            r.caller.clone().unwrap_or_default(),
+            r.who.as_ref().or(r.caller.as_ref()).cloned().unwrap_or_default(),
             r.detail.clone(),
         ]
     };

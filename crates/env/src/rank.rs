@@ -47,6 +47,8 @@ pub enum Rank {
     Ghosts,
     /// Made iSCSI targets by name.
     Targets,
+    /// Tokens by name and id.
+    Tokens,
     /// Groups by name.
     Groups,
     /// Schedules of groups.

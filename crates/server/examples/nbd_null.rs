@@ -128,7 +128,12 @@ fn main() -> std::io::Result<()> {
         taps: Arc::default(),
         room: RoomQueue::default(),
     };
-    let context = Arc::new(NbdContext { serving, tls: Default::default() });
+    let context = Arc::new(NbdContext {
+        serving,
+        tls: Default::default(),
+        access: Default::default(),
+        token_named: Box::new(|_| None),
+    });
     let listener = UnixListener::bind(socket)?;
     listener.set_nonblocking(true)?;
     let threads = number(4, 2) as usize;

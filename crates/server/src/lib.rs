@@ -43,6 +43,7 @@ mod stack_files;
 mod taps;
 mod token;
 mod told;
+mod who;
 mod write_memory;
 
 pub use attach::{Attachment, Attachments, Part, VolumeId};
@@ -58,9 +59,10 @@ pub use relay_settings::{Intercept, InterceptSettings};
 pub use serve::serve;
 pub use server::Server;
 pub use settings::{
-    CONFIG_FILE_DEFAULT, Config, HookSettings, IscsiSettings, ListenSettings, Listening,
-    LogSettings, NbdSettings, NfsSettings, Settings, SocketAccess, TlsFiles,
+    AccessSettings, CONFIG_FILE_DEFAULT, Config, HookSettings, IscsiSettings, ListenSettings,
+    Listening, LogSettings, NbdSettings, NfsSettings, Settings, SocketAccess, TlsFiles,
 };
 pub use stack_files::{create_stack, member_paths};
 pub use taps::Taps;
+pub use who::{AccessConfig, Certificates};
 pub use write_memory::{memory_bytes, write_memory_default};

@@ -28,7 +28,9 @@ use std::sync::atomic::Ordering;
 
 use env::RankedRwLock;
 use rustls::ServerConfig;
+use volume::Token;
 
+use crate::AccessConfig;
 use crate::serving::{FrontEnd, Given, Serving};
 
 mod answer;
@@ -52,7 +54,14 @@ pub struct NbdContext {
     /// TLS for TCP connections, which then must use it; unix sockets are their owner's alone.
     /// A reload replaces it, and does not begin or end it: connections keep what they began with.
     pub tls: RankedRwLock<Option<Arc<ServerConfig>>>,
+    /// The rights that no token has.
+    pub access: AccessConfig,
+    /// The token of a name, for certificates.
+    pub token_named: TokenNamed,
 }
+
+/// Finds the token of a name, if there is one and it is good.
+pub type TokenNamed = Box<dyn Fn(&str) -> Option<Arc<Token>> + Send + Sync>;
 
 impl Deref for NbdContext {
     type Target = Serving;

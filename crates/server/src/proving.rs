@@ -147,7 +147,7 @@ impl Proving {
         }
     }
 
-    /// What the check says, and how it ended; none where the server stops.
+    /// The verdict of the check, and how it ended; none where the server stops.
     fn judged(
         &self,
         pool: &Pool,

@@ -92,6 +92,7 @@ fn differences(one: &Config, other: &Config) -> Vec<&'static str> {
         intercepts,
         http_patience: _,
         hooks,
+        access,
         log,
     } = one;
     let is_other = [
@@ -117,6 +118,7 @@ fn differences(one: &Config, other: &Config) -> Vec<&'static str> {
         ("nfs.listen", nfs.tcp != other.nfs.tcp),
         ("nfs.trusted_networks", *nfs_trusted != other.nfs_trusted),
         ("intercept", *intercepts != other.intercepts),
+        ("access", *access != other.access),
         ("hooks", *hooks != other.hooks),
         ("log.level", log.level != other.log.level),
         ("log.format", log.format != other.log.format),

@@ -8,6 +8,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use env::{Clock, RealClock};
 use prometheus_client::collector::Collector;
 use volume::Pool;
 
@@ -77,6 +78,7 @@ impl Server {
         let tls = tls(config)?;
         let made = MadeDirs::make(&config.pool_dir)?;
         let mut pool = pool_files::open(config)?;
+        pool.iter().for_each(|pool| scratch::remove_all(pool));
         let started = Doors::open(config).and_then(|doors| {
             let pool = match &pool {
                 Some(pool) => Arc::clone(pool),
@@ -108,7 +110,7 @@ impl Server {
     ) -> Result<Server, StartError> {
         let exports = PoolExports::new(Arc::clone(&pool));
         let no_space = Arc::clone(exports.no_space());
-        let nbd_context = nbd_context(config, exports, tls);
+        let nbd_context = nbd_context(config, &pool, exports, tls);
         let listeners = doors.described(config)?;
         let Doors { nbd: nbd_bound, http: http_bound, iscsi, nfs, intercepts, token, .. } = doors;
         let patience = Patience(config.http_patience);
@@ -121,8 +123,6 @@ impl Server {
         let bound = (&nbd_bound, &iscsi, &nfs);
         let all = (&*nbd_context, &iscsi_context, &nfs_context);
         let context = http_context(config, &pool, all, bound, counted)?;
-        let attachments = &Arc::clone(&nbd_context.attachments);
-        scratch::remove_all(&pool);
         pool.set_rates(config.rates);
         let writing = Writing::start(config.write_memory_bytes)?;
         let fill = FillWatch::new(Arc::clone(context.fill()));
@@ -148,7 +148,8 @@ impl Server {
                 return Err(error);
             }
         };
-        let hooked = match Hooked::start(&pool, &hooks, attachments, context.proving()) {
+        let hooked = match Hooked::start(&pool, &hooks, &nbd_context.attachments, context.proving())
+        {
             Ok(hooked) => hooked,
             Err(error) => {
                 data.stop();
@@ -275,7 +276,12 @@ fn data_threads() -> usize {
 }
 
 /// The TLS of NBD over TCP, if it has any.
-fn nbd_context(config: &Config, exports: PoolExports, tls: Tls) -> Arc<NbdContext> {
+fn nbd_context(
+    config: &Config,
+    pool: &Arc<Pool>,
+    exports: PoolExports,
+    tls: Tls,
+) -> Arc<NbdContext> {
     let connections_max = config.nbd_connections_max;
     let serving = Serving {
         exports: Arc::new(exports),
@@ -287,7 +293,13 @@ fn nbd_context(config: &Config, exports: PoolExports, tls: Tls) -> Arc<NbdContex
         taps: Arc::new(Taps::default()),
         room: RoomQueue::default(),
     };
-    Arc::new(NbdContext { serving, tls: env::RankedRwLock::new(env::Rank::Leaf, tls) })
+    let tls = env::RankedRwLock::new(env::Rank::Leaf, tls);
+    let pool = Arc::clone(pool);
+    let token_named = Box::new(move |name: &str| {
+        let now = RealClock::new().wall();
+        pool.token(name).ok().filter(|token| !token.is_expired(now))
+    });
+    Arc::new(NbdContext { serving, tls, access: config.access, token_named })
 }
 
 /// The same memory, recorders and register as those of NBD.
@@ -381,6 +393,7 @@ fn http_context(
         shares: Arc::clone(nfs.shares()),
         intercepts: Arc::clone(intercepts),
         pool_dir: config.pool_dir.clone(),
+        access: config.access,
     };
     Ok(Context::new(Arc::clone(pool), fill, Arc::clone(attachments), watch, addresses, metrics))
 }

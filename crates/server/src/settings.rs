@@ -10,13 +10,14 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Deserialize;
-use units::{Network, NetworkError, Size, Span};
+use units::{Network, NetworkError, Role, RoleError, Size, Span};
 use volume::Rates;
 
 use crate::StartError;
 use crate::buffers::{BUFFERS_BYTES_DEFAULT, BUFFERS_BYTES_MIN};
 use crate::hooks::Hook;
 use crate::relay_settings::{Intercept, InterceptSettings};
+use crate::who::{AccessConfig, Certificates};
 
 /// How long a client may take to send the head of a request, and then its body.
 pub(crate) const HTTP_PATIENCE: Duration = Duration::from_secs(30);
@@ -80,8 +81,22 @@ pub struct Settings {
     pub intercept: Vec<InterceptSettings>,
     /// Commands around captures, by name: only in the file.
     pub hooks: BTreeMap<String, HookSettings>,
+    /// The rights that no token has.
+    pub access: AccessSettings,
     /// The log on standard error.
     pub log: LogSettings,
+}
+
+/// The rights that no token has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AccessSettings {
+    /// The role of those whom the mode of the unix sockets lets in, but root and the server's user.
+    pub group_role: Option<String>,
+    /// Whether what can take history away is taken from elsewhere than the unix socket.
+    pub remote_deletes: Option<bool>,
+    /// Whose certificates are let in over NBD: `any`, or `named`.
+    pub certificates: Option<String>,
 }
 
 /// Where a protocol listens.
@@ -247,6 +262,11 @@ impl Settings {
             },
             intercept: first_set(self.intercept, lower.intercept),
             hooks: if self.hooks.is_empty() { lower.hooks } else { self.hooks },
+            access: AccessSettings {
+                group_role: self.access.group_role.or(lower.access.group_role),
+                remote_deletes: self.access.remote_deletes.or(lower.access.remote_deletes),
+                certificates: self.access.certificates.or(lower.access.certificates),
+            },
             log: LogSettings {
                 format: self.log.format.or(lower.log.format),
                 level: self.log.level.or(lower.log.level),
@@ -398,6 +418,8 @@ pub struct Config {
     pub http_patience: Duration,
     /// Commands around captures, by name.
     pub hooks: BTreeMap<String, Hook>,
+    /// The rights that no token has.
+    pub access: AccessConfig,
     /// The log on standard error.
     pub log: LogSettings,
 }
@@ -414,8 +436,17 @@ impl Config {
         // Clients get the sockets as URIs, which need absolute paths.
         let pool_dir = std::path::absolute(&pool_dir)
             .map_err(|e| StartError::Path { path: pool_dir, source: e })?;
+        let access_config = rights(&settings.access)?;
+        let nbd_tls = tls(settings.nbd.tls_cert, settings.nbd.tls_key, settings.nbd.tls_client_ca)?;
+        let asks = nbd_tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
         let mut nbd = listening(&settings.nbd.listen, pool_dir.join("nbd.sock"), None, "--nbd")?;
         nbd.access = access(settings.nbd.socket_mode, settings.nbd.socket_group)?;
+        if access_config.certificates == Certificates::Named && !asks && !nbd.tcp.is_empty() {
+            return Err(StartError::setting(
+                "access.certificates = \"named\", and no client of NBD is asked for one",
+                "give --tls-cert, --tls-key and --tls-client-ca, or leave NBD over TCP out",
+            ));
+        }
         let tcp = Some(HTTP_TCP_DEFAULT);
         let mut http = listening(&settings.http.listen, pool_dir.join("api.sock"), tcp, "--http")?;
         http.access = access(settings.http.socket_mode, settings.http.socket_group)?;
@@ -451,7 +482,7 @@ impl Config {
                 .nbd
                 .connections_max
                 .unwrap_or(NBD_CONNECTIONS_MAX_DEFAULT),
-            nbd_tls: tls(settings.nbd.tls_cert, settings.nbd.tls_key, settings.nbd.tls_client_ca)?,
+            nbd_tls,
             http,
             iscsi: tcp_listening(&settings.iscsi.listen, "--iscsi")?,
             iscsi_base: settings.iscsi.base.map(|base| iscsi_base(&base)).transpose()?,
@@ -461,10 +492,33 @@ impl Config {
             intercepts: settings.intercept.iter().map(relay).collect::<Result<_, _>>()?,
             http_patience: HTTP_PATIENCE,
             hooks: hooks(settings.hooks)?,
+            access: access_config,
             log: settings.log,
             pool_dir,
         })
     }
+}
+
+fn rights(settings: &AccessSettings) -> Result<AccessConfig, StartError> {
+    let default = AccessConfig::default();
+    let role = settings.group_role.as_deref().map(str::parse::<Role>).transpose();
+    let role = role.map_err(|error| {
+        StartError::setting(format!("access.group_role: {error}"), RoleError::HINT)
+    })?;
+    let certificates = match settings.certificates.as_deref() {
+        None => default.certificates,
+        Some("any") => Certificates::Any,
+        Some("named") => Certificates::Named,
+        Some(other) => {
+            let text = format!("access.certificates: `{other}` is neither any nor named");
+            return Err(StartError::setting(text, "named lets in those that have a token's name"));
+        }
+    };
+    Ok(AccessConfig {
+        certificates,
+        group_role: role.unwrap_or(default.group_role),
+        remote_deletes: settings.remote_deletes.unwrap_or(default.remote_deletes),
+    })
 }
 
 /// The memory of write buffers: enough to be of use, or none.

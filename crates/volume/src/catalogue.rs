@@ -40,7 +40,7 @@ pub use records::{
     CompactionRecord, ConversionRecord, EventRecord, GraceRecord, GroupRecord, GroupVersionRecord,
     MarkRecord, ProofRecord, RunRecord, Sample, ScheduleRecord, ScheduledRecord, ScrubPhase,
     ScrubRecord, ScrubScheduleRecord, SegmentRecord, SourceRecord, TargetRecord, TimelineRecord,
-    TrashRecord, UnitRecord, VersionRecord, VolumeRecord,
+    TokenRecord, TrashRecord, UnitRecord, VersionRecord, VolumeRecord,
 };
 use tables::{Form, Table};
 
@@ -289,7 +289,9 @@ impl Catalogue {
         transaction: &ReadTransaction,
         table: &Table<K, R, F>,
     ) -> Result<Option<ReadOnlyTable<K, F::Stored>>> {
-        let may_miss = !self.has_all_tables && !tables::OF_ALL_POOLS.contains(&table.name);
+        let is_optional = table.name == tables::TOKENS.name;
+        let may_miss =
+            is_optional || !self.has_all_tables && !tables::OF_ALL_POOLS.contains(&table.name);
         match transaction.open_table(table.definition()) {
             Err(TableError::TableDoesNotExist(_)) if may_miss => Ok(None),
             opened => opened.map(Some).map_err(failed),

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use units::{MapExtent, Seq, WallTime};
 
 pub use access::{Access, AccessChange, Credential, Secret};
-pub use proof::{Proof, Verdict};
+pub use proof::Verdict;
 pub use settings::{
     Architecture, CacheChange, CacheSetting, Encoding, EncodingChange, EncodingSetting,
     Granularity, VolumeChange, VolumeSpec,
@@ -177,6 +177,23 @@ pub struct Resolved {
     pub time: WallTime,
     /// Whether that is the very moment asked for.
     pub exact: bool,
+}
+
+/// The verdict of a check on a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// The moment.
+    pub at: Resolved,
+    /// The hook that was the check.
+    pub hook: String,
+    /// Its verdict.
+    pub verdict: Verdict,
+    /// When it began.
+    pub proved: WallTime,
+    /// How long it took, in nanoseconds.
+    pub took_ns: u64,
+    /// How it ended, in words.
+    pub said: String,
 }
 
 /// A volume as it stands.
@@ -516,9 +533,15 @@ pub struct AuditRecord {
     pub volume: String,
     /// For people, with seqs and reasons.
     pub detail: String,
-    /// The caller; `None` for the pool's own acts, and in records of older programs.
+    /// The caller as older programs named it; none of what this program writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
+    /// The caller; `None` for the pool's own acts, and in records of older programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub who: Option<String>,
+    /// The address that it called from, over TCP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
 }
 
 /// The things that a call may wait for by itself.

@@ -102,8 +102,9 @@ fn the_disk_of_a_look_can_be_written_to_and_files_be_read() -> Result<()> {
     let stage = Stage::new("vol", "1MiB")?;
     let seq = written(&stage, 40, 23, 1)?;
     let script = format!(
-        "{BY_DISK}; verdict=$?; printf x | dd of=$HINDSIGHT_DISK bs=1 seek=30000 conv=notrunc,fsync \
-         status=none && test \"$(dd if=$HINDSIGHT_DISK bs=1 skip=30000 count=1 status=none)\" = x && \
+        "{BY_DISK}; verdict=$?; \
+         printf x | dd of=$HINDSIGHT_DISK bs=1 seek=30000 conv=notrunc,fsync status=none && \
+         test \"$(dd if=$HINDSIGHT_DISK bs=1 skip=30000 count=1 status=none)\" = x && \
          exit $verdict; exit 200"
     );
     let told = found(&bisect(&stage, &["--good", "seq:0", "--bad", "latest", "--keep"], &script)?)?;

@@ -45,6 +45,7 @@ macro_rules! pages {
 
 pages! {
     what_the_readme_shows_is_so: "README.md",
+    what_the_page_of_rights_shows_is_so: "docs/access.md",
     what_the_page_of_bisect_shows_is_so: "docs/bisect.md",
     what_the_page_of_clients_shows_is_so: "docs/attach.md",
     what_the_page_of_choices_shows_is_so: "docs/choosing.md",

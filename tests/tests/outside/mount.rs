@@ -34,7 +34,8 @@ impl Mounted<'_> {
     }
 
     fn unmount(&self) -> Result<()> {
-        // A process that another test just started may have what we had open, until it is a program.
+        // A process that another test just started may have what we had open, until it is a
+        // program.
         wait_until("it is unmounted", || {
             Ok(self.stage.server.output(&["unmount", &self.at])?.status.success())
         })
@@ -85,7 +86,7 @@ fn ext4_is_shown_as_the_kernel_shows_it() -> Result<()> {
     Ok(())
 }
 
-/// What is compared of FAT, which has neither owners nor modes: paths, and sizes and times of files.
+/// Paths, and sizes and times of files: FAT has neither owners nor modes.
 fn fat(top: &Path) -> Result<Vec<(String, u64, i64)>> {
     let mut found = Vec::new();
     let mut open = vec![top.to_owned()];
@@ -157,8 +158,8 @@ fn attributes_holes_and_odd_names_are_those_of_the_disk() -> Result<()> {
     let text = top.display().to_string();
     let set = "import os,sys; os.setxattr(sys.argv[1]+'/attributes', 'user.colour', b'blue')";
     python(set, &[&text])?;
-    let holes = "import sys; f=open(sys.argv[1]+'/sparse','wb'); f.seek(4<<20); f.write(b'x'*8192); \
-                 f.truncate(9<<20)";
+    let holes = "import sys; f=open(sys.argv[1]+'/sparse','wb'); f.seek(4<<20); \
+                 f.write(b'x'*8192); f.truncate(9<<20)";
     python(holes, &[&text])?;
     let image = stage.text("image");
     call("mke2fs", &["-q", "-F", "-t", "ext4", "-d", &text, &image, "32M"])?;

@@ -29,7 +29,7 @@ pub struct Ran {
 }
 
 impl Ran {
-    fn of(output: Output) -> Ran {
+    pub fn of(output: Output) -> Ran {
         Ran {
             code: output.status.code().expect("it was not killed"),
             out: String::from_utf8(output.stdout).expect("UTF-8"),

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use api::{Server, Time};
+use api::{RoleName, Server, Time, Who};
 use axum::Json;
 use axum::extract::State;
 use env::{Clock, RealClock};
@@ -10,6 +10,7 @@ use units::WallTime;
 
 use super::answer::Answer;
 use super::context::Context;
+use crate::who;
 
 /// When the server was started.
 static STARTED: OnceLock<WallTime> = OnceLock::new();
@@ -28,6 +29,11 @@ pub(super) fn remember_start() {
     responses((status = 200, body = Server)))]
 pub(super) async fn show(State(context): State<Context>) -> Answer<Json<Server>> {
     let addresses = context.nbd();
+    let who = who::caller().map(|(caller, _)| Who {
+        name: caller.who.to_string(),
+        role: RoleName(caller.role),
+        volumes: caller.patterns(),
+    });
     let socket = addresses.unix.as_ref().map(|path| path.display().to_string());
     Ok(Json(Server {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -37,6 +43,7 @@ pub(super) async fn show(State(context): State<Context>) -> Answer<Json<Server>>
         nbd: addresses.tcp.map(|address| address.to_string()),
         iscsi: addresses.iscsi.as_ref().map(|(address, _)| address.to_string()),
         nfs: addresses.nfs.iter().map(ToString::to_string).collect(),
+        who,
         hooks: context.hooks().names().iter().map(ToString::to_string).collect(),
     }))
 }

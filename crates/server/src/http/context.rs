@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use api::{ListQuery, ProblemKind};
 use axum::http::StatusCode;
+use units::Role;
 use volume::{Pool, Volume};
 
 use super::addresses::Addresses;
 use super::answer::{Answer, Listed, Refusal};
-use super::{about, convert, guard};
+use super::{about, convert, lacks};
 use crate::NoSpace;
 use crate::attach::{Attachments, Closure, Part};
 use crate::fill::FillGauge;
@@ -22,13 +23,15 @@ use crate::metrics::Metrics;
 use crate::nfs::Shares;
 use crate::proving::Proving;
 use crate::taps::Taps;
+use crate::who::{self, AccessConfig, Caller};
 
 /// Entries in a page, unless fewer are asked for; and at most.
 pub(super) const PAGE_ENTRIES: usize = 10_000;
 
-/// The state that every handler can reach.
+/// The state that every handler can reach; where work of the engine is done, with the caller that
+/// it is done for.
 #[derive(Clone)]
-pub(crate) struct Context(Arc<Inner>);
+pub(crate) struct Context(Arc<Inner>, Option<Caller>);
 
 /// The watchers of clients' requests, and the commands around captures.
 pub(crate) struct Watch {
@@ -41,6 +44,8 @@ pub(crate) struct Watch {
     pub(crate) intercepts: Arc<Intercepts>,
     /// Where the pool's members are looked for.
     pub(crate) pool_dir: PathBuf,
+    /// The rights that no token has.
+    pub(crate) access: AccessConfig,
 }
 
 struct Inner {
@@ -64,7 +69,8 @@ impl Context {
     ) -> Context {
         about::remember_start();
         let ready = AtomicBool::new(false);
-        Context(Arc::new(Inner { pool, fill, attachments, watch, nbd, metrics, ready }))
+        let inner = Inner { pool, fill, attachments, watch, nbd, metrics, ready };
+        Context(Arc::new(inner), None)
     }
 
     /// How full the pool is.
@@ -138,6 +144,14 @@ impl Context {
         Err(Refusal::new(ProblemKind::NotFound, format!("there is no hook {name}")).with_hint(hint))
     }
 
+    /// Refuses a hook that a call names in the place of the one that is set: it is a command.
+    pub(super) fn check_hook_of_call(&self, name: Option<&str>) -> Answer<()> {
+        if name.is_some() {
+            self.must_have(Role::Operator)?;
+        }
+        self.check_hook(name)
+    }
+
     /// Where clients connect.
     pub(super) fn nbd(&self) -> &Addresses {
         &self.0.nbd
@@ -157,14 +171,19 @@ impl Context {
         &self,
         work: impl FnOnce(&Context) -> Answer<T> + Send + 'static,
     ) -> Answer<T> {
-        let (context, caller) = (self.clone(), guard::caller());
+        let called = who::caller();
+        let context = Context(Arc::clone(&self.0), called.as_ref().map(|(it, _)| it.clone()));
         let slot = Arc::new(Mutex::new(None));
         let answer = Arc::clone(&slot);
         let work: Box<dyn FnOnce() + Send> = Box::new(move || {
-            let done = match caller {
-                Some(caller) => volume::on_behalf_of(&caller.0, || work(&context)),
-                None => work(&context),
+            let done = match called {
+                Some((caller, true)) => {
+                    let from = caller.from.as_deref();
+                    volume::on_behalf_of(&caller.who, from, || work(&context))
+                }
+                _ => work(&context),
             };
+            let done = done.map_err(|refusal| context.without_origin(refusal));
             *answer.lock().expect("nobody panics with it") = Some(done);
         });
         where_it_may_wait(work).await;
@@ -202,8 +221,75 @@ impl Context {
         &self.0.pool
     }
 
+    /// The volume of a name, if the caller sees it.
     pub(super) fn volume(&self, name: &str) -> Answer<Arc<Volume>> {
+        if !self.sees(name) {
+            return Err(volume::no_volume(name).into());
+        }
         Ok(self.0.pool.volume(name)?)
+    }
+
+    /// A refusal without the hint that names the origin of a clone, for who may not see it.
+    fn without_origin(&self, mut refusal: Refusal) -> Refusal {
+        let is_outside = refusal.0.problem_kind() == Some(ProblemKind::OutsideWindow);
+        if is_outside && self.1.is_some() && !self.sees_everything() {
+            refusal.0.hint = None;
+        }
+        refusal
+    }
+
+    /// A version as the caller sees it.
+    pub(super) fn version(&self, volume: &str, version: volume::Version) -> api::Version {
+        let mut version = convert::version(volume, version);
+        version.clones.retain(|clone| self.sees(clone));
+        version
+    }
+
+    /// The rights that no token has.
+    pub(crate) fn access(&self) -> &AccessConfig {
+        &self.0.watch.access
+    }
+
+    /// The same for whoever this task works for.
+    pub(super) fn called(&self) -> Context {
+        Context(Arc::clone(&self.0), who::caller().map(|(caller, _)| caller))
+    }
+
+    /// For whom the work is done; there is none but within it.
+    pub(super) fn caller(&self) -> Answer<&Caller> {
+        self.1.as_ref().ok_or_else(|| Refusal::new(ProblemKind::Unauthorized, "nobody calls"))
+    }
+
+    /// Whether the caller sees a volume of this name.
+    pub(super) fn sees(&self, name: &str) -> bool {
+        self.1.as_ref().is_some_and(|caller| caller.sees(name))
+    }
+
+    /// Whether the caller sees all volumes.
+    pub(super) fn sees_everything(&self) -> bool {
+        self.1.as_ref().is_some_and(Caller::sees_all)
+    }
+
+    /// All volumes by name that the caller sees.
+    pub(super) fn volumes(&self) -> Vec<Arc<Volume>> {
+        let mut volumes = self.0.pool.volumes();
+        volumes.retain(|volume| self.sees(volume.name()));
+        volumes
+    }
+
+    /// Refuses a name for what is to be made that the caller would not see.
+    pub(super) fn check_new_name(&self, name: &str) -> Answer<()> {
+        lacks::must_see(self.caller()?, name)
+    }
+
+    /// Refuses a caller that has not this role.
+    pub(super) fn must_have(&self, role: Role) -> Answer<()> {
+        lacks::must_have(self.caller()?, role)
+    }
+
+    /// Refuses to take history away for somebody elsewhere, where that is set.
+    pub(super) fn must_be_near(&self) -> Answer<()> {
+        lacks::must_be_near(self.access(), self.caller()?)
     }
 
     /// How many clients have the present of a volume open.
@@ -218,6 +304,7 @@ impl Context {
         let mut volume = convert::volume(info, clients, &self.0.nbd);
         volume.unfinished_import = unfinished_import;
         volume.hook_known = self.is_known(volume.hook.as_deref());
+        volume.cloned_from = volume.cloned_from.filter(|origin| self.sees(&origin.volume));
         Ok(volume)
     }
 

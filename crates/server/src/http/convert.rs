@@ -654,6 +654,8 @@ pub(crate) fn audit(record: volume::AuditRecord) -> api::AuditRecord {
         action: record.action,
         volume: record.volume,
         detail: record.detail,
-        caller: record.caller,
+        who: record.who.clone().or_else(|| record.caller.clone()),
+        caller: record.who.or(record.caller),
+        from: record.from,
     }
 }

@@ -31,6 +31,7 @@ const PATTERNS: &[(&[&str], &str)] = &[
             "group",
             "like",
             "mark",
+            "token",
             "hook",
             "user",
         ],
@@ -108,6 +109,7 @@ const ALWAYS: &[ProblemKind] = &[
     ProblemKind::Malformed,
     ProblemKind::Unauthorized,
     ProblemKind::Forbidden,
+    ProblemKind::TooMany,
     ProblemKind::Internal,
     ProblemKind::Stopping,
 ];
@@ -126,10 +128,20 @@ pub(super) fn complete(mut document: Value) -> Value {
     document["security"] = json!([{"token": []}]);
     document["components"]["securitySchemes"] = json!({"token": {
         "type": "http", "scheme": "bearer",
-        "description": "The token of the server, over TCP. The unix socket asks for none.",
+        "description": "A token, or the pool's own, over TCP. The unix socket asks for none.",
     }});
-    let tags =
-        ["groups", "health", "history", "jobs", "marks", "pool", "schedules", "shares", "versions"];
+    let tags = [
+        "groups",
+        "health",
+        "history",
+        "jobs",
+        "marks",
+        "pool",
+        "schedules",
+        "shares",
+        "tokens",
+        "versions",
+    ];
     let tag = |name: &str| json!({"name": name, "description": format!("All about {name}.")});
     document["tags"] = tags.into_iter().chain(["volumes"]).map(tag).collect();
     each(&mut document["paths"], |path, methods| {
@@ -262,7 +274,8 @@ fn narrow(name: &str, schema: &mut Value) {
     if is(schema, "array") {
         // No names of initiators are all of them.
         schema["minItems"] = json!(u8::from(name != "allow"));
-        schema["maxItems"] = json!(256);
+        let is_pattern = schema["items"]["$ref"] == "#/components/schemas/Pattern";
+        schema["maxItems"] = json!(if is_pattern { 64 } else { 256 });
         let item = match name {
             "allow" => "initiator",
             _ if is(&schema["items"], "integer") => name,

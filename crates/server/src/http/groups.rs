@@ -13,6 +13,7 @@ use super::answer::{Answer, Listed};
 use super::ask::{Asked, Body, Named, some_change};
 use super::context::Context;
 use super::convert;
+use super::rights::sees_group;
 use super::volumes::{Made, made};
 
 pub(super) fn location(name: &str) -> String {
@@ -25,7 +26,9 @@ pub(super) fn location(name: &str) -> String {
 pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api::Group>>> {
     context
         .engine(|context| {
+            let caller = context.caller()?;
             let groups = context.pool().groups().into_iter();
+            let groups = groups.filter(|group| sees_group(caller, group));
             Ok(groups.map(|group| context.describe_group(group)).collect())
         })
         .await
@@ -177,7 +180,7 @@ pub(super) async fn capture(
             let label = body.label.unwrap_or_default();
             let pool = context.pool();
             pool.group(&name)?;
-            context.check_hook(body.hook.as_deref())?;
+            context.check_hook_of_call(body.hook.as_deref())?;
             let hooks = pool.group_hooks(&name, body.hook.as_deref())?;
             let plain = |_: &str| Consistency::CrashConsistent.into();
             let around = context.hooks().around_all(&hooks, &plain, |consistency| {

@@ -1,22 +1,29 @@
-//! Access control: a caller over TCP shows the token, and no web page of another site may call.
+//! Access control: whoever calls is somebody, and no web page of another site may call.
 //!
 //! Every user of this machine reaches a loopback port, and a browser on it can be made to talk to
 //! one by any page: such a request carries an Origin, or comes under a host name of the attacker's
 //! (DNS rebinding). A unix socket lets in whom its mode lets in.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use api::ProblemKind;
-use axum::extract::{Extension, Request, State};
-use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::extract::{MatchedPath, RawPathParams, Request, State};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, RETRY_AFTER};
 use axum::http::uri::PathAndQuery;
-use axum::http::{HeaderMap, Uri};
+use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use env::{Clock, RealClock};
 
 use super::answer::Refusal;
-use super::page;
+use super::context::Context;
+use super::{page, rights};
 use crate::token::Token;
+use crate::who::bearer::{self, PREFIX};
+use crate::who::guesses::Guesses;
+use crate::who::{AccessConfig, Caller, for_caller};
 
 /// These paths say nothing secret, and machines without the token ask for them.
 const OPEN_PATHS: [&str; 2] = ["/healthz", "/readyz"];
@@ -32,24 +39,31 @@ pub(crate) enum Door {
     Open,
 }
 
-/// The peer of a connection, as the log and audit records name it.
+/// The other end of a connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Caller(pub(crate) Arc<str>);
-
-tokio::task_local! {
-    /// The caller of a task that changes something.
-    static CALLER: Caller;
+pub(crate) enum Peer {
+    /// Of a unix socket: the user, if that is known.
+    Unix(Option<u32>),
+    /// Of TCP: the address, and its text.
+    Tcp(SocketAddr, Arc<str>),
 }
 
-/// The caller of this task, if it changes something.
-pub(super) fn caller() -> Option<Caller> {
-    CALLER.try_with(Clone::clone).ok()
+/// The state of a guard: the door it stands at, and what is shown there.
+#[derive(Clone)]
+pub(crate) struct Guard {
+    pub(crate) door: Door,
+    /// The pool's own token.
+    pub(crate) token: Option<Token>,
+    pub(crate) access: AccessConfig,
+    pub(crate) guesses: Arc<Guesses>,
+    pub(crate) context: Context,
 }
 
-/// Lets a request pass, or refuses it. `token` is what it has to show.
+/// Lets a request pass, or refuses it.
 pub(crate) async fn check(
-    State(token): State<Option<Token>>,
-    Extension(door): Extension<Door>,
+    State(guard): State<Guard>,
+    path: Option<MatchedPath>,
+    names: Result<RawPathParams, axum::extract::rejection::RawPathParamsRejection>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -57,37 +71,144 @@ pub(crate) async fn check(
     let in_query = take_token(request.uri_mut());
     let is_page = page::has(request.uri().path());
     let is_open = is_page || OPEN_PATHS.contains(&request.uri().path());
-    let refused = refusal(door, is_page, request.headers()).or_else(|| {
-        let token = token.filter(|_| !is_open)?;
-        unauthorized(&token, request.headers(), in_query.as_deref())
-    });
-    if let Some(refusal) = refused {
+    if let Some(refusal) = refusal(guard.door, is_page, request.headers()) {
         return refusal.into_response();
     }
-    match request.extensions().get::<Caller>().cloned() {
-        Some(caller) if !request.method().is_safe() => {
-            CALLER.scope(caller, next.run(request)).await
+    let Some(peer) = request.extensions().get::<Peer>().cloned() else {
+        let text = "a connection without a peer";
+        return Refusal::new(ProblemKind::Internal, text).into_response();
+    };
+    let caller = match guard.caller(&peer, request.headers(), in_query.as_deref()) {
+        Ok(caller) => caller,
+        // They tell it to anybody.
+        Err(_) if is_open => return next.run(request).await,
+        Err(failed) => return guard.refuse(&peer, failed).await,
+    };
+    let changes = !request.method().is_safe();
+    if !is_open {
+        let method = request.method().clone();
+        let route = (path, names.ok());
+        let checked = rights::check(&guard.context, &caller, &method, route);
+        if let Err(refusal) = for_caller(&caller, false, checked).await {
+            tracing::info!(who = &*caller.who, %method, path = request.uri().path(), "forbidden");
+            return refusal.into_response();
         }
-        _ => next.run(request).await,
     }
+    let mut response = for_caller(&caller, changes, next.run(request)).await;
+    // For the log.
+    response.extensions_mut().insert(caller);
+    response
 }
 
-fn unauthorized(token: &Token, headers: &HeaderMap, in_query: Option<&str>) -> Option<Refusal> {
-    let in_header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let in_header =
-        in_header.and_then(|value| value.split_once(' ')).and_then(|(scheme, shown)| {
-            scheme.eq_ignore_ascii_case("bearer").then(|| shown.trim_matches(' '))
-        });
-    if in_header.into_iter().chain(in_query).any(|shown| token.is(shown)) {
-        return None;
+/// Why nobody is known to call.
+enum Failed {
+    /// No token was shown.
+    Nothing,
+    /// One that is none of this server's.
+    Wrong(&'static str),
+    /// One that was good.
+    Expired(String),
+}
+
+impl Guard {
+    /// Who calls.
+    fn caller(
+        &self,
+        peer: &Peer,
+        headers: &HeaderMap,
+        in_query: Option<&str>,
+    ) -> Result<Caller, Failed> {
+        let from = match peer {
+            Peer::Tcp(_, text) => Some(text),
+            Peer::Unix(_) => None,
+        };
+        let in_header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let in_header =
+            in_header.and_then(|value| value.split_once(' ')).and_then(|(scheme, shown)| {
+                scheme.eq_ignore_ascii_case("bearer").then(|| shown.trim_matches(' '))
+            });
+        let is_pools = |shown| self.token.as_ref().is_some_and(|token| token.is(shown));
+        if in_header.into_iter().chain(in_query).any(is_pools) {
+            return Ok(Caller::of_pool_token(from));
+        }
+        // Addresses stand in histories and logs of proxies: only the pool's own token is taken
+        // from one, as `serve` prints it.
+        let Some(shown) = in_header else {
+            return match (peer, in_query) {
+                (_, Some(_)) => Err(Failed::Wrong("the token in the address is not the pool's")),
+                (Peer::Unix(uid), None) => Ok(Caller::of_socket(*uid, &self.access)),
+                (Peer::Tcp(..), None) => Err(Failed::Nothing),
+            };
+        };
+        let Some(shown) = bearer::read(shown) else {
+            return Err(Failed::Wrong(match shown.starts_with(PREFIX) {
+                true => "the token is not whole: some of its letters are wrong or missing",
+                false => "this is not the server's token",
+            }));
+        };
+        let pool = self.context.pool();
+        let found = pool.token_by_id(shown.id).filter(|token| shown.is(&token.spec.secret_sha256));
+        let token =
+            found.ok_or(Failed::Wrong("this is not a token of the server, or it was revoked"))?;
+        let now = RealClock::new().wall();
+        if token.is_expired(now) {
+            return Err(Failed::Expired(token.spec.name.clone()));
+        }
+        if token.note_use(now) {
+            let pool = Arc::clone(pool);
+            let used = Arc::clone(&token);
+            // Once a day, and nobody waits for it.
+            tokio::task::spawn_blocking(move || {
+                if let Err(error) = pool.record_token_use(&used) {
+                    tracing::debug!(%error, "the use of a token was not written down");
+                }
+            });
+        }
+        Ok(Caller::of_token(&token, from))
     }
-    let detail = match in_header.or(in_query) {
-        Some(_) => "this is not the server's token",
-        None => "requests over TCP need the server's token",
-    };
-    let hint = "it is in DIR/token of the pool: --token-file DIR/token, or the header \
-                Authorization: Bearer TOKEN; the unix socket needs none";
-    Some(Refusal::new(ProblemKind::Unauthorized, detail).with_hint(hint))
+
+    /// Answers somebody who is nobody.
+    async fn refuse(&self, peer: &Peer, failed: Failed) -> Response {
+        let hint = "name a file with it: --token-file FILE (the pool's own is DIR/token), or the \
+                    header Authorization: Bearer TOKEN; the unix socket needs none";
+        let unauthorized =
+            |detail: &str| Refusal::new(ProblemKind::Unauthorized, detail).with_hint(hint);
+        let why = match failed {
+            Failed::Nothing => {
+                let text = "requests over TCP need the server's token";
+                return unauthorized(text).into_response();
+            }
+            Failed::Wrong(why) => why.to_owned(),
+            Failed::Expired(name) => format!("the token {name} has expired"),
+        };
+        let (address, from) = match peer {
+            Peer::Tcp(address, text) => (Some(address.ip()), Some(Arc::clone(text))),
+            Peer::Unix(_) => (None, None),
+        };
+        let judged = self.guesses.note(address, Instant::now());
+        if let Some(count) = judged.line {
+            self.tell(count, &why, from);
+        }
+        let Some(wait) = judged.wait else { return unauthorized(&why).into_response() };
+        let text = "too many wrong tokens were shown within a minute";
+        let mut response = Refusal::new(ProblemKind::TooMany, text).into_response();
+        let wait = HeaderValue::from(wait.as_secs() + 1);
+        response.headers_mut().insert(RETRY_AFTER, wait);
+        response
+    }
+
+    /// Tells the log and the audit log of wrong tokens.
+    fn tell(&self, count: u32, why: &str, from: Option<Arc<str>>) {
+        let pool = Arc::clone(self.context.pool());
+        let detail = format!("{count} since the last line of this address: {why}");
+        tracing::warn!(from = from.as_deref(), count, why, "a login was refused");
+        tokio::task::spawn_blocking(move || {
+            let note = || pool.note_access("login-refused", detail);
+            if let Err(error) = volume::on_behalf_of("nobody", from.as_deref(), note) {
+                tracing::warn!(%error, "a refused login could not be written down");
+            }
+        });
+    }
 }
 
 /// Takes `token=` out of a query, and says what it was.

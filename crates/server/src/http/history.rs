@@ -7,6 +7,7 @@ use api::{CreateClone, DiffQuery, History, HistoryQuery, ProblemKind, ResolveQue
 use axum::Json;
 use axum::extract::State;
 use units::{Moment, Span, WallTime};
+use volume::Volume;
 
 use super::answer::{Answer, Listed, Refusal};
 use super::ask::{Asked, Body, Named};
@@ -78,7 +79,9 @@ pub(super) async fn history(
         .engine(move |context| {
             let volume = context.volume(&name)?;
             let page = volume.history(since.as_ref(), until.as_ref(), step_ns, limit)?;
-            Ok(page_after(page, continued))
+            let mut page = page_after(page, continued);
+            hide_origin(context, &volume, &mut page.events)?;
+            Ok(page)
         })
         .await
         .map(Json)
@@ -94,6 +97,24 @@ fn page_after(page: volume::HistoryPage, continued: Option<WallTime>) -> History
         events: events.collect(),
         next: page.next.map(|time| time.to_string()),
     }
+}
+
+/// Takes the name of an origin that the caller does not see out of events.
+pub(super) fn hide_origin(
+    context: &Context,
+    volume: &Volume,
+    events: &mut [api::Event],
+) -> Answer<()> {
+    if context.sees_everything() {
+        return Ok(());
+    }
+    let origin = volume.info()?.cloned_from;
+    if origin.is_some_and(|(name, _)| !context.sees(&name)) {
+        for event in events.iter_mut().filter(|event| event.kind == "cloned") {
+            event.detail.clear();
+        }
+    }
+    Ok(())
 }
 
 fn step(text: &str) -> Answer<u64> {
@@ -179,6 +200,9 @@ pub(super) async fn clone(
     let extent = map_extent(body.extent)?;
     context
         .engine(move |context| {
+            if body.scratch.is_none() {
+                context.check_new_name(&body.name)?;
+            }
             let pool = context.pool();
             let clone = match (body.full, body.scratch) {
                 (true, Some(_)) => {
@@ -190,6 +214,7 @@ pub(super) async fn clone(
                 (false, Some(length)) => {
                     let length_ns = scratch::length_ns(length)?;
                     let own = scratch::name_for(&body.name);
+                    context.check_new_name(&own)?;
                     pool.clone_for(&name, &at, &own, (extent, length_ns))?
                 }
             };

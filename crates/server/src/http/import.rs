@@ -4,15 +4,16 @@
 //! of the unix socket may, which is the owner's alone; over TCP it is refused.
 
 use api::{ImportVolume, ProblemKind};
-use axum::extract::{Extension, State};
+use axum::extract::State;
 use volume::{Architecture, Granularity, ImportSpec, VolumeSpec};
 
 use super::answer::{Answer, Refusal};
 use super::ask::Body;
 use super::context::Context;
 use super::convert;
-use super::guard::Door;
+use super::lacks::must_be_local;
 use super::volumes::{Made, architecture, location, made};
+use crate::who;
 
 /// The one form of a file that is read where it lies.
 const RAW: &str = "raw";
@@ -32,15 +33,10 @@ const RAW: &str = "raw";
     ))]
 pub(super) async fn create(
     State(context): State<Context>,
-    Extension(door): Extension<Door>,
     Body(body): Body<ImportVolume>,
 ) -> Answer<Made<api::Volume>> {
-    if door != Door::Unix {
-        let text = "a file of the server's machine is only imported over its unix socket";
-        return Err(Refusal::new(ProblemKind::Forbidden, text).with_hint(
-            "name the server as unix:DIR/api.sock, or import by copying (without --lazy)",
-        ));
-    }
+    let hint = "name the server as unix:DIR/api.sock, or import by copying (without --lazy)";
+    must_be_local(who::caller().as_ref().map(|(caller, _)| caller), "of", hint)?;
     let made_of = body.file.clone();
     let volume = context
         .engine(move |context| {

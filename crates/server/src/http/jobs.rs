@@ -85,7 +85,7 @@ pub(super) async fn list(
 }
 
 fn jobs(context: &Context, skip: usize, limit: usize) -> Vec<Job> {
-    let volumes = context.pool().volumes();
+    let volumes = context.volumes();
     let scrub = context.pool().scrubs().info().map(|info| convert::scrub_job(&info));
     let of = |volume: &std::sync::Arc<volume::Volume>| {
         let name = volume.name().to_owned();

@@ -20,7 +20,14 @@ use super::volumes::{Made, made};
     responses((status = 200, description = "The targets", body = [MadeTarget])))]
 pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<MadeTarget>>> {
     let targets = |context: &Context| {
-        let targets = context.pool().targets().into_iter();
+        let mut targets = context.pool().targets();
+        // Units whose volume is deleted have no name that could be seen.
+        let is_seen = |name: &Option<String>| match name {
+            Some(name) => context.sees(name),
+            None => context.sees_everything(),
+        };
+        targets.retain(|target| target.units.iter().all(|unit| is_seen(&unit.volume)));
+        let targets = targets.into_iter();
         Ok(targets.map(|target| context.nbd().made_target(target)).collect())
     };
     context.engine(targets).await.map(Json)

@@ -6,16 +6,17 @@ use api::{
     AttachMember, AuditQuery, ChangePool, GrowPool, Job, ListQuery, ProblemKind, ReplaceMember,
     SetScrub, Spare,
 };
+use axum::Json;
 use axum::extract::State;
-use axum::{Extension, Json};
 use units::Span;
 
 use super::answer::{Answer, Listed, Refusal};
 use super::ask::{Asked, Body, some_change};
 use super::context::Context;
 use super::convert;
-use super::guard::Door;
 use super::jobs::{Begun, begun};
+use super::lacks::must_be_local;
+use crate::who;
 use crate::{StartError, member_changes, pool_files, write_memory};
 
 const AUDIT_PATH: &str = "/api/v1/audit";
@@ -70,13 +71,12 @@ pub(super) async fn change(
     ))]
 pub(super) async fn replace(
     State(context): State<Context>,
-    Extension(door): Extension<Door>,
     Body(body): Body<ReplaceMember>,
 ) -> Answer<Json<api::Pool>> {
     let change = move |context: &Context| {
         member_changes::replace(context.pool_dir(), context.pool(), &body.member, &body.with)
     };
-    change_members(context, door, change).await
+    change_members(context, change).await
 }
 
 /// Makes a blank file or disk another side of the pool: a mirror of its one file, or one side more
@@ -91,14 +91,13 @@ pub(super) async fn replace(
     ))]
 pub(super) async fn attach(
     State(context): State<Context>,
-    Extension(door): Extension<Door>,
     Body(body): Body<AttachMember>,
 ) -> Answer<Json<api::Pool>> {
     let change = move |context: &Context| {
         let member = body.member.as_deref();
         member_changes::attach(context.pool_dir(), context.pool(), member, &body.with)
     };
-    change_members(context, door, change).await
+    change_members(context, change).await
 }
 
 /// Makes the pool larger by new files or disks, or its one file longer, while it is used. The same
@@ -112,7 +111,6 @@ pub(super) async fn attach(
     ))]
 pub(super) async fn grow(
     State(context): State<Context>,
-    Extension(door): Extension<Door>,
     Body(body): Body<GrowPool>,
 ) -> Answer<Json<api::Pool>> {
     let change = move |context: &Context| {
@@ -124,7 +122,7 @@ pub(super) async fn grow(
             None => pool_files::lengthen(context.pool(), size_bytes),
         }
     };
-    change_members(context, door, change).await
+    change_members(context, change).await
 }
 
 /// Adds a file or disk that waits to take the place of one that fails.
@@ -137,13 +135,12 @@ pub(super) async fn grow(
     ))]
 pub(super) async fn add_spare(
     State(context): State<Context>,
-    Extension(door): Extension<Door>,
     Body(body): Body<Spare>,
 ) -> Answer<Json<api::Pool>> {
     let change = move |context: &Context| {
         member_changes::add_spare(context.pool_dir(), context.pool(), &body.path)
     };
-    change_members(context, door, change).await
+    change_members(context, change).await
 }
 
 /// Takes a spare away; its file stays.
@@ -156,26 +153,21 @@ pub(super) async fn add_spare(
     ))]
 pub(super) async fn remove_spare(
     State(context): State<Context>,
-    Extension(door): Extension<Door>,
     Asked(query): Asked<Spare>,
 ) -> Answer<Json<api::Pool>> {
     let change = move |context: &Context| {
         member_changes::remove_spare(context.pool_dir(), context.pool(), &query.path)
     };
-    change_members(context, door, change).await
+    change_members(context, change).await
 }
 
 /// Changes what the pool lies on, for somebody on the server's machine, and shows it.
 async fn change_members(
     context: Context,
-    door: Door,
     change: impl FnOnce(&Context) -> Result<(), StartError> + Send + 'static,
 ) -> Answer<Json<api::Pool>> {
-    if door != Door::Unix {
-        let text = "a file or disk of the server's machine is only named over its unix socket";
-        return Err(Refusal::new(ProblemKind::Forbidden, text)
-            .with_hint("name the server as unix:DIR/api.sock"));
-    }
+    let hint = "name the server as unix:DIR/api.sock";
+    must_be_local(who::caller().as_ref().map(|(caller, _)| caller), "or disk of", hint)?;
     context
         .engine(move |context| {
             change(context).map_err(|error| match error {
@@ -199,11 +191,20 @@ fn shown(context: &Context) -> Answer<api::Pool> {
     let (status, fill) = (pool.status(), context.fill().read());
     let (space, next) = (pool.space()?, pool.next_sacrifice()?);
     let mut shown = convert::pool(status, fill, pool.volumes().len(), space, next);
+    if !context.sees_everything() {
+        // Names of others' volumes stand in these.
+        let is_seen = |one: &api::Sacrifice| context.sees(&one.volume);
+        shown.next_sacrifice = shown.next_sacrifice.filter(is_seen);
+        shown.volumes = context.volumes().len() as u64;
+    }
     shown.promised_bytes = context.fill().promised_bytes();
     shown.members = pool.members().into_iter().map(convert::member).collect();
     shown.members.extend(pool.spares().into_iter().map(convert::spare));
     shown.behind_bytes = pool.behind_bytes();
     shown.scrub = pool.scrubs().info().map(convert::scrub);
+    if let Some(scrub) = shown.scrub.as_mut().filter(|_| !context.sees_everything()) {
+        scrub.losses.clear();
+    }
     shown.scrub_every = pool.scrubs().every_ns().map(Span).map(api::SpanInput);
     let rates = pool.rates();
     shown.scrub_rate_bytes = rates.scrub.map(NonZeroU64::get);

@@ -27,6 +27,7 @@ pub(super) async fn rename(
 ) -> Answer<Json<Renamed>> {
     context
         .engine(move |context| {
+            context.check_new_name(&name)?;
             let volume = context.pool().rename_volume(&old_name, &name, dry_run)?;
             let clients = context.attached(&volume) as u64;
             let text =

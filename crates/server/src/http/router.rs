@@ -2,7 +2,7 @@
 
 use api::{API_PREFIX, OPENAPI_JSON, ProblemKind};
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Extension, Request, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -14,13 +14,13 @@ use utoipa_axum::routes;
 
 use super::answer::Refusal;
 use super::context::Context;
-use super::guard::{Caller, Door};
+use super::guard::Guard;
 use super::{
     about, archives, document, file_diff, files, groups, guard, health, history, import, jobs,
     made_targets, marks, model, operations, page, pool, rename, repairs, restores, schedules,
-    shares, targets, timeline, together, trace, trash, verifications, versions, volumes,
+    shares, targets, timeline, together, tokens, trace, trash, verifications, versions, volumes,
 };
-use crate::token::Token;
+use crate::who::Caller;
 
 /// The longest body, in bytes.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -40,6 +40,14 @@ const BODY_BYTES_MAX: usize = 1 << 20;
     components(schemas(api::Problem))
 )]
 struct Document;
+
+/// Who asks whom: the server, and its tokens.
+fn caller_routes() -> OpenApiRouter<Context> {
+    OpenApiRouter::new()
+        .routes(routes!(about::show))
+        .routes(routes!(tokens::list, tokens::create))
+        .routes(routes!(tokens::show, tokens::revoke))
+}
 
 fn api_routes() -> OpenApiRouter<Context> {
     let v1 = OpenApiRouter::new()
@@ -97,14 +105,14 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(marks::list, marks::create, marks::delete_named))
         .routes(routes!(marks::delete))
         .routes(routes!(verifications::list, verifications::create))
-        .routes(routes!(about::show))
         .routes(routes!(pool::show, pool::change))
         .routes(routes!(pool::replace))
         .routes(routes!(pool::attach))
         .routes(routes!(pool::grow))
         .routes(routes!(pool::add_spare, pool::remove_spare))
         .routes(routes!(pool::scrub, pool::stop_scrub, pool::set_scrub))
-        .routes(routes!(pool::audit));
+        .routes(routes!(pool::audit))
+        .merge(caller_routes());
     OpenApiRouter::with_openapi(Document::openapi())
         .nest(API_PREFIX, v1)
         .routes(routes!(health::metrics))
@@ -130,8 +138,9 @@ pub fn openapi_json() -> String {
     String::from_utf8(json).expect("JSON is UTF-8")
 }
 
-/// The whole service for requests that come in by `door`, where they have to show `token`.
-pub(crate) fn router(context: &Context, door: Door, token: Option<Token>) -> Router {
+/// The whole service for requests that come in by the door of `guard`.
+pub(crate) fn router(guard: Guard) -> Router {
+    let context = guard.context.clone();
     let (router, _) = api_routes().split_for_parts();
     router
         .route(&format!("{API_PREFIX}/openapi.json"), get(openapi))
@@ -139,10 +148,9 @@ pub(crate) fn router(context: &Context, door: Door, token: Option<Token>) -> Rou
         .fallback(no_route)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(from_fn_with_state(token, guard::check))
-        .layer(Extension(door))
+        .layer(from_fn_with_state(guard, guard::check))
         .layer(from_fn_with_state(context.clone(), observe))
-        .with_state(context.clone())
+        .with_state(context)
 }
 
 async fn openapi() -> Response {
@@ -163,18 +171,19 @@ async fn wrong_method(request: Request) -> Refusal {
 async fn observe(State(context): State<Context>, request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
-    let caller = request.extensions().get::<Caller>().cloned();
-    let caller = caller.as_ref().map_or("", |caller| &*caller.0);
     let began = tokio::time::Instant::now();
     let response = next.run(request).await;
+    let caller = response.extensions().get::<Caller>();
+    let from = caller.and_then(|caller| caller.from.as_deref());
+    let caller = caller.map_or("", |caller| &*caller.who);
     let status = response.status().as_u16();
     let took = began.elapsed();
     context.metrics().http_request(&method, status, took);
     let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
     if method.is_safe() {
-        tracing::debug!(%method, path, status, us, caller, "request");
+        tracing::debug!(%method, path, status, us, caller, from, "request");
     } else {
-        tracing::info!(%method, path, status, us, caller, "request");
+        tracing::info!(%method, path, status, us, caller, from, "request");
     }
     response
 }

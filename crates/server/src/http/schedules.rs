@@ -10,6 +10,7 @@ use super::answer::{Answer, Listed, Refusal};
 use super::ask::{Asked, Body, Named, some_change};
 use super::context::Context;
 use super::convert::Of;
+use super::rights::sees_group;
 use super::volumes::location;
 use super::{convert, groups};
 
@@ -75,13 +76,19 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api:
     context
         .engine(|context| {
             let mut schedules = Vec::new();
-            for volume in context.pool().volumes() {
+            for volume in context.volumes() {
                 // One that is deleted meanwhile has none.
                 if let Ok(Some(info)) = volume.schedule_info() {
                     schedules.push(convert::schedule(&Of::Volume(volume.name()), info));
                 }
             }
+            let caller = context.caller()?;
             for (group, info) in context.pool().group_schedules() {
+                // One that is deleted meanwhile is nobody's.
+                let group_info = context.pool().group(&group);
+                if !group_info.is_ok_and(|group| sees_group(caller, &group)) {
+                    continue;
+                }
                 schedules.push(convert::schedule(&Of::Group(&group), info));
             }
             Ok(schedules)

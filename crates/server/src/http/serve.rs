@@ -21,13 +21,14 @@ use tokio::sync::{Semaphore, watch};
 
 use super::ask::Patience;
 use super::context::Context;
-use super::guard::{Caller, Door};
+use super::guard::{Door, Guard, Peer};
 use super::router::router;
 use crate::StartError;
 use crate::admission::Admission;
 use crate::admission::is_loopback;
 use crate::listen::{Bound, SocketFile};
 use crate::token::Token;
+use crate::who::guesses::Guesses;
 
 /// Connections of a listener at once; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 256;
@@ -45,7 +46,8 @@ pub(crate) struct HttpServer {
 }
 
 impl HttpServer {
-    /// Serves every bound socket on a thread of its own; over TCP requests have to show `token`.
+    /// Serves every bound socket on a thread of its own; over TCP requests have to show `token`, or
+    /// one of the pool's tokens.
     pub(crate) fn start(
         context: &Context,
         bound: Bound,
@@ -58,17 +60,25 @@ impl HttpServer {
             .build()
             .map_err(StartError::Thread)?;
         let (stop, stopped) = watch::channel(false);
+        let guesses = Arc::new(Guesses::new());
+        let guard = |door| Guard {
+            door,
+            token: token.cloned(),
+            access: *context.access(),
+            guesses: Arc::clone(&guesses),
+            context: context.clone(),
+        };
         let mut files = Vec::new();
         let unix = bound.unix.map(|unix| {
             files.push(unix.file);
-            (Listener::Unix(unix.listener), router(context, Door::Unix, None))
+            (Listener::Unix(unix.listener), router(guard(Door::Unix)))
         });
         let tcp = bound.tcp.into_iter().map(|listener| {
             let door = match listener.local_addr() {
                 Ok(address) if is_loopback(address.ip()) => Door::Loopback,
                 _ => Door::Open,
             };
-            (Listener::Tcp(listener), router(context, door, token.cloned()))
+            (Listener::Tcp(listener), router(guard(door)))
         });
         let listeners = unix.into_iter().chain(tcp).collect();
         let thread = std::thread::Builder::new()
@@ -153,11 +163,8 @@ impl Accepting {
         while let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await {
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    let caller = match stream.peer_cred() {
-                        Ok(peer) => format!("uid {}", peer.uid()),
-                        Err(_) => "unix".to_owned(),
-                    };
-                    self.serve(stream, &caller, None, permit);
+                    let uid = stream.peer_cred().ok().map(|peer| peer.uid());
+                    self.serve(stream, Peer::Unix(uid), None, permit);
                 }
                 Err(error) => pause(&error).await,
             }
@@ -173,7 +180,8 @@ impl Accepting {
                 Ok((stream, peer)) => {
                     // Best effort: without it answers only come a little later.
                     let _ = stream.set_nodelay(true);
-                    self.serve(stream, &format!("{peer} token"), Some(peer.ip()), permit);
+                    let text = peer.to_string().into();
+                    self.serve(stream, Peer::Tcp(peer, text), Some(peer.ip()), permit);
                 }
                 Err(error) => pause(&error).await,
             }
@@ -184,17 +192,17 @@ impl Accepting {
     fn serve(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        caller: &str,
-        peer: Option<IpAddr>,
+        peer: Peer,
+        address: Option<IpAddr>,
         permit: tokio::sync::OwnedSemaphorePermit,
     ) {
-        let Some(admitted) = self.admission.admit(peer) else {
-            return tracing::warn!(caller, "a connection was closed: its peer has too many");
+        let Some(admitted) = self.admission.admit(address) else {
+            return tracing::warn!(?peer, "a connection was closed: its peer has too many");
         };
-        let (caller, patience) = (Caller(caller.into()), self.patience);
+        let patience = self.patience;
         let service = TowerToHyperService::new(self.router.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(caller.clone());
+            request.extensions_mut().insert(peer.clone());
             request.extensions_mut().insert(patience);
             service.call(request)
         });

@@ -32,7 +32,7 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<Shar
 
 fn all(context: &Context) -> Answer<Vec<Share>> {
     let mut described = Vec::new();
-    for volume in context.pool().volumes() {
+    for volume in context.volumes() {
         let Some(setting) = volume.share() else { continue };
         match describe(context, &volume, &setting) {
             Ok(share) => described.push(share),
@@ -61,6 +61,7 @@ pub(super) async fn create(
 ) -> Answer<Made<Share>> {
     let share = context
         .engine(move |context| {
+            context.check_new_name(&body.name)?;
             let volume = context.pool().create_volume(&spec(&body)?)?;
             if let Err(refusal) = context.shares().make(&volume) {
                 // It has nothing yet.
@@ -129,6 +130,13 @@ pub(super) async fn change(
 
 fn apply(context: &Context, name: &str, body: &ChangeShare) -> Answer<Share> {
     let (volume, _) = share(context, name)?;
+    let keeps_less = body.window.is_some()
+        || body.history_limit.is_some()
+        || body.grace.is_some()
+        || body.granularity.is_some();
+    if keeps_less {
+        context.must_be_near()?;
+    }
     let change = VolumeChange {
         granularity: body.granularity.map(convert::granularity_back),
         window_ns: body.window.map(|window| window.0.0),
@@ -261,7 +269,7 @@ fn named<T: Copy>(setting: &str, all: &[T], name: fn(T) -> &'static str, text: &
 
 /// The share of a name.
 pub(super) fn share(context: &Context, name: &str) -> Answer<(Arc<Volume>, Arc<ShareSetting>)> {
-    let found = context.pool().volume(name);
+    let found = context.volume(name);
     let volume = found.map_err(|_| no_share(name, "`hindsight share list` names them".into()))?;
     let setting = volume.share();
     let setting = setting
@@ -269,7 +277,7 @@ pub(super) fn share(context: &Context, name: &str) -> Answer<(Arc<Volume>, Arc<S
     Ok((volume, setting))
 }
 
-fn no_share(name: &str, hint: String) -> Refusal {
+pub(super) fn no_share(name: &str, hint: String) -> Refusal {
     Refusal::new(ProblemKind::NotFound, format!("there is no share {name}")).with_hint(hint)
 }
 

@@ -18,7 +18,7 @@ use super::convert;
 )]
 pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<IscsiTarget>>> {
     let targets = |context: &Context| {
-        let volumes = context.pool().volumes();
+        let volumes = context.volumes();
         let disks = volumes.iter().filter(|volume| volume.share().is_none());
         Ok(disks.filter_map(|volume| context.nbd().target(volume)).collect())
     };

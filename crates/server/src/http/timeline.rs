@@ -12,6 +12,7 @@ use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Named};
 use super::context::{Context, moment};
 use super::convert;
+use super::history::hide_origin;
 
 /// Columns of a timeline: unless asked otherwise, and at most.
 const POINTS_DEFAULT: usize = 800;
@@ -45,7 +46,10 @@ pub(super) async fn timeline(
     context
         .engine(move |context| {
             let volume = context.volume(&name)?;
-            Ok(told(volume.timeline(since.as_ref(), until.as_ref(), points)?))
+            let mut told = told(volume.timeline(since.as_ref(), until.as_ref(), points)?);
+            let events = told.events.as_deref_mut().unwrap_or_default();
+            hide_origin(context, &volume, events)?;
+            Ok(told)
         })
         .await
         .map(Json)

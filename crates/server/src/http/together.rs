@@ -134,6 +134,9 @@ pub(super) async fn clone(
     let at = group_moment(body.at.as_deref().unwrap_or("latest"))?;
     context
         .engine(move |context| {
+            for member in context.pool().group_volumes(&name)? {
+                context.check_new_name(&format!("{}-{}", body.name, member.name()))?;
+            }
             let group = context.pool().clone_group(&name, &at, &body.name)?;
             Ok(made(location(&group.name), context.describe_group(group)))
         })

@@ -117,7 +117,8 @@ pub(super) fn remove(
 pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<DeletedVolume>>> {
     let list = |context: &Context| {
         let all = context.pool().trash()?;
-        Ok(all.into_iter().map(|one| told(one, false)).collect())
+        let seen = all.into_iter().filter(|one| context.sees(&one.name));
+        Ok(seen.map(|one| told(one, false)).collect())
     };
     context.engine(list).await.map(Json)
 }
@@ -140,6 +141,9 @@ pub(super) async fn undelete(
 ) -> Answer<Json<api::Volume>> {
     context
         .engine(move |context| {
+            if let Some(name) = &body.name {
+                context.check_new_name(name)?;
+            }
             context.describe(&*context.pool().undelete_volume(id, body.name.as_deref())?)
         })
         .await

@@ -8,7 +8,6 @@ use axum::http::StatusCode;
 use super::answer::{Answer, Listed};
 use super::ask::{Asked, Body, Named};
 use super::context::Context;
-use super::convert;
 use super::volumes::{Made, location, made};
 
 /// Lists versions by number.
@@ -26,7 +25,7 @@ pub(super) async fn list(
     let path = format!("{}/versions", location(&name));
     let work = move |context: &Context, from, limit| {
         let page = context.volume(&name)?.versions_page(from, limit)?;
-        let versions = page.versions.into_iter().map(|v| convert::version(&name, v));
+        let versions = page.versions.into_iter().map(|v| context.version(&name, v));
         Ok((versions.collect(), page.next))
     };
     context.page(path, query, work).await
@@ -50,7 +49,7 @@ pub(super) async fn create(
         .engine(move |context| {
             let label = body.label.unwrap_or_default();
             let volume = context.volume(&name)?;
-            context.check_hook(body.hook.as_deref())?;
+            context.check_hook_of_call(body.hook.as_deref())?;
             let hook = volume.hook_for(body.hook.as_deref());
             let (version, failure) = match &hook {
                 None => (volume.create_version(&label)?, None),
@@ -63,7 +62,7 @@ pub(super) async fn create(
                 }
             };
             let at = format!("{}/versions/{}", location(&name), version.number);
-            let told = convert::version(&name, version);
+            let told = context.version(&name, version);
             Ok(made(at, api::Version { hook_failure: failure, ..told }))
         })
         .await
@@ -109,7 +108,7 @@ pub(super) async fn show(
     Named((name, number)): Named<(String, u64)>,
 ) -> Answer<Json<api::Version>> {
     context
-        .engine(move |context| Ok(convert::version(&name, context.volume(&name)?.version(number)?)))
+        .engine(move |context| Ok(context.version(&name, context.volume(&name)?.version(number)?)))
         .await
         .map(Json)
 }

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderName, LOCATION};
-use units::{Granularity, MapExtent, Span};
+use units::{Granularity, MapExtent, Role, Span};
 use volume::{Architecture, CacheChange, VolumeChange, VolumeSpec};
 
 use super::answer::{Answer, Refusal};
@@ -38,7 +38,7 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api:
 
 fn all(context: &Context) -> Answer<Vec<api::Volume>> {
     let mut described = Vec::new();
-    for volume in context.pool().volumes() {
+    for volume in context.volumes() {
         if volume.share().is_some() {
             continue;
         }
@@ -71,6 +71,7 @@ pub(super) async fn create(
 ) -> Answer<Made<api::Volume>> {
     let volume = context
         .engine(move |context| {
+            context.check_new_name(&body.name)?;
             let spec = spec(context, body)?;
             let mut described = context.describe(&*context.pool().create_volume(&spec)?)?;
             described.warning = context.fill().over_promised();
@@ -222,7 +223,14 @@ pub(super) async fn space(
         .engine(move |context| {
             let volume = context.volume(&name)?;
             let growth = (volume.growth(), volume.history_growth());
-            Ok(convert::space(volume.space_told()?, growth, volume.limit_lasts_ns()?))
+            let mut space = convert::space(volume.space_told()?, growth, volume.limit_lasts_ns()?);
+            let names = space.holders.iter_mut().flat_map(|holder| &mut holder.names);
+            for name in names {
+                if name.strip_prefix("clone ").is_some_and(|clone| !context.sees(clone)) {
+                    "a clone".clone_into(name);
+                }
+            }
+            Ok(space)
         })
         .await
         .map(Json)
@@ -249,6 +257,20 @@ pub(super) async fn change(
     context.engine(move |context| apply(context, &name, &body, query.force)).await.map(Json)
 }
 
+/// An operator may make a volume larger; all else is an admin's, and not everything is taken from
+/// elsewhere.
+fn check_rights(context: &Context, body: &ChangeVolume, is_smaller: bool) -> Answer<()> {
+    let larger = ChangeVolume { size: body.size, ..ChangeVolume::default() };
+    if *body != larger || is_smaller {
+        context.must_have(Role::Admin)?;
+    }
+    let keeps_less = body.window.is_some()
+        || body.history_limit.is_some()
+        || body.grace.is_some()
+        || body.granularity.is_some();
+    if keeps_less || is_smaller { context.must_be_near() } else { Ok(()) }
+}
+
 fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Answer<api::Volume> {
     let volume = context.volume(name)?;
     let architecture = match body.architecture.as_deref() {
@@ -256,6 +278,7 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
         other => other.map(architecture).transpose()?,
     };
     let is_smaller = body.size.is_some_and(|size| size.0.0 < volume.size_bytes());
+    check_rights(context, body, is_smaller)?;
     let change = VolumeChange {
         granularity: body.granularity.map(convert::granularity_back),
         window_ns: body.window.map(|w| w.0.0),

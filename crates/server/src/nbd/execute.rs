@@ -23,6 +23,7 @@ use crate::serving::{
     Tally, What, Writing,
 };
 use crate::taps::Taps;
+use crate::who::{AccessConfig, Caller};
 
 mod seldom;
 
@@ -63,8 +64,9 @@ enum Step {
 
 /// The parts of its session that a turn needs, other than the receive buffer.
 struct Turn<'s> {
-    /// The client, as audit records name it.
-    client: &'s str,
+    /// Who the client is.
+    caller: &'s Caller,
+    access: &'s AccessConfig,
     export: &'s Arc<dyn Export>,
     contexts: &'s Arc<[MetaContext]>,
     attachments: &'s Arc<Attachments>,
@@ -91,11 +93,15 @@ pub(super) fn execute(session: &mut Session) -> Turned {
     if unread.is_empty() {
         return Turned { has_moved: false, then: Then::Wait };
     }
+    if session.caller.is_revoked() {
+        return Turned { has_moved: false, then: Then::Leave };
+    }
     let mut turn = Turn {
-        client: &session.client,
+        caller: &session.caller,
+        access: &session.context.access,
         facts: Facts {
             size_bytes: session.export.size_bytes(),
-            is_read_only: session.export.present_of().is_none(),
+            is_read_only: session.is_read_only(),
             style: session.style,
             has_contexts: !session.contexts.is_empty(),
         },

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::timeout;
+use units::Role;
 use wire::nbd::decode::{self, Garbage, OptionError};
 use wire::nbd::limits::{
     BLOCK_BYTES_MIN, BLOCK_BYTES_PREFERRED, OPTION_BYTES_MAX, OPTION_HEADER_BYTES,
@@ -24,6 +25,7 @@ use super::NbdContext;
 use super::contexts::MetaContext;
 use crate::Attachment;
 use crate::serving::{Connection, Export, OpenError, attach, off_thread};
+use crate::who::{Caller, Certificates};
 
 mod choice;
 
@@ -41,6 +43,8 @@ pub(super) struct Chosen {
     pub(super) attachment: Attachment,
     /// The client, for people: its address, and the subject of its certificate.
     pub(super) client: String,
+    /// Who it is.
+    pub(super) caller: Caller,
 }
 
 /// Why a handshake came to no session.
@@ -62,6 +66,12 @@ impl From<tokio::time::error::Elapsed> for HandshakeError {
     }
 }
 
+/// A refusal of an export.
+type Refused = (OptionReplyKind, OpenError);
+
+/// Said to a client whose certificate has the name of no token.
+const UNKNOWN: &str = "no token has the name of your certificate";
+
 /// How to go on after an option.
 enum Next {
     Option,
@@ -76,6 +86,8 @@ struct Handshake<'c> {
     client: ClientFlags,
     /// The client, for people.
     peer: String,
+    /// Who it is; none that may be let in.
+    caller: Option<Caller>,
     style: ReplyStyle,
     /// The last choice of SET_META_CONTEXT, and its export name.
     contexts: Option<(String, Vec<MetaContext>)>,
@@ -112,8 +124,13 @@ async fn negotiate_slowly(
     if !client.fixed_newstyle {
         return Err(HandshakeError::Refused("the client does not speak fixed newstyle".into()));
     }
+    let caller = match connection.peer_user() {
+        Some(uid) => Caller::of_socket(uid, &context.access),
+        None => Caller::of_nbd(&peer.as_str().into()),
+    };
     let mut handshake = Handshake {
         context,
+        caller: Some(caller),
         connection,
         client,
         peer,
@@ -134,14 +151,28 @@ async fn negotiate_slowly(
 
 impl Handshake<'_> {
     async fn start_tls(self) -> Result<Self, HandshakeError> {
+        let address = self.peer.as_str().into();
         let config = self.context.tls.read().clone().expect("offered only with TLS");
         let connection = self.connection.start_tls(config).await?;
         let peer = match connection.client_subject() {
             Some(subject) => format!("{} {subject}", self.peer),
             None => self.peer,
         };
+        let access = &self.context.access;
+        let caller = match connection.has_certificate() {
+            false if access.certificates == Certificates::Any => Some(Caller::of_nbd(&address)),
+            false => None,
+            true => {
+                let (name, named) = (connection.client_name(), &self.context.token_named);
+                Caller::of_certificate(name.as_deref(), named, access, &address)
+            }
+        };
+        if caller.is_none() {
+            tracing::warn!(client = peer, "no token has the name of the certificate");
+        }
         // Nothing said before TLS counts.
-        Ok(Handshake { connection, peer, style: ReplyStyle::Simple, contexts: None, ..self })
+        let (style, contexts) = (ReplyStyle::Simple, None);
+        Ok(Handshake { connection, peer, caller, style, contexts, ..self })
     }
 
     /// Receives an option and answers it.
@@ -222,6 +253,12 @@ impl Handshake<'_> {
             }
             return Ok(self.refuse(code, OptionReplyKind::SHUTDOWN, "the server stops"));
         }
+        if self.caller.is_none() && option != ClientOption::Abort {
+            if code == OptionCode::EXPORT_NAME {
+                return Err(HandshakeError::Refused(UNKNOWN.into()));
+            }
+            return Ok(self.refuse(code, OptionReplyKind::POLICY, UNKNOWN));
+        }
         match option {
             ClientOption::Abort => {
                 self.ack(code);
@@ -266,7 +303,12 @@ impl Handshake<'_> {
     async fn list(&mut self, code: OptionCode) -> Result<Next, HandshakeError> {
         let exports = Arc::clone(&self.context.exports);
         let listed = off_thread(move || exports.list(LIST_MAX)).await?;
-        for export in &listed {
+        let caller = self.caller.as_ref();
+        let is_seen = |name: &str| {
+            let volume = name.split('@').next().unwrap_or_default();
+            caller.is_some_and(|caller| caller.sees(volume))
+        };
+        for export in listed.iter().filter(|export| is_seen(&export.name)) {
             encode::listed_export(&export.name, &export.description, &mut self.out);
             if self.out.len() >= LIST_PART_BYTES {
                 self.connection.write_all(&self.out).await?;
@@ -276,20 +318,66 @@ impl Handshake<'_> {
         Ok(self.ack(code))
     }
 
-    async fn open(&self, name: &str) -> Result<Result<Arc<dyn Export>, OpenError>, io::Error> {
-        let (exports, name) = (Arc::clone(&self.context.exports), name.to_owned());
-        off_thread(move || exports.open(&name)).await
+    /// Refuses what the client may not open; what it does not see is not there.
+    fn check(&self, name: &str) -> Result<Caller, Refused> {
+        let unknown = |error| (OptionReplyKind::UNKNOWN, error);
+        let Some(caller) = &self.caller else {
+            return Err((OptionReplyKind::POLICY, OpenError::new(UNKNOWN)));
+        };
+        if !caller.may(Role::Reader) {
+            let text = format!("{} is {}, and reads no data", caller.who, caller.role);
+            return Err((OptionReplyKind::POLICY, OpenError::new(text)));
+        }
+        if caller.sees_all() {
+            return Ok(caller.clone());
+        }
+        match name.split('@').next().unwrap_or_default() {
+            "" => Err(unknown(OpenError::new("name the volume that you want"))),
+            volume if caller.sees(volume) => Ok(caller.clone()),
+            volume => Err(unknown(volume::no_volume(volume).into())),
+        }
+    }
+
+    async fn open(&self, name: &str) -> io::Result<Result<Arc<dyn Export>, Refused>> {
+        if let Err(refused) = self.check(name) {
+            return Ok(Err(refused));
+        }
+        let (exports, own) = (Arc::clone(&self.context.exports), name.to_owned());
+        let opened = off_thread(move || exports.open(&own)).await?;
+        Ok(opened.map_err(|error| self.told(error)))
+    }
+
+    /// An error as the client is told it: hints name origins of clones.
+    fn told(&self, error: OpenError) -> Refused {
+        let sees_all = self.caller.as_ref().is_some_and(Caller::sees_all);
+        let message = match error.message.split_once("; ") {
+            Some((message, _)) if !sees_all => message.to_owned(),
+            _ => error.message,
+        };
+        (OptionReplyKind::UNKNOWN, OpenError { message, ..error })
+    }
+
+    async fn attach(
+        &self,
+        name: &str,
+    ) -> io::Result<Result<(Arc<dyn Export>, Attachment, Caller), Refused>> {
+        let caller = match self.check(name) {
+            Ok(caller) => caller,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let opened = attach(self.context, name, &self.peer).await?;
+        Ok(opened.map(|(export, held)| (export, held, caller)).map_err(|error| self.told(error)))
     }
 
     async fn begin_by_name(&mut self, name: &str) -> Result<Next, HandshakeError> {
         if self.style == ReplyStyle::Extended {
             return Err(HandshakeError::Refused("extended headers begin with GO".into()));
         }
-        let opened = attach(self.context, name, &self.peer).await?;
-        let (export, attachment) = opened.map_err(|e| HandshakeError::Refused(e.message))?;
-        let flags = flags_for(&export, self.style, self.has_contexts(name));
+        let opened = self.attach(name).await?;
+        let (export, held, caller) = opened.map_err(|(_, e)| HandshakeError::Refused(e.message))?;
+        let flags = flags_for(&export, &caller, self.style, self.has_contexts(name));
         encode::export_name_answer(export.size_bytes(), flags, self.client, &mut self.out);
-        Ok(Next::Begin(self.choose(export, attachment, name)))
+        Ok(Next::Begin(self.choose(export, (held, caller), name)))
     }
 
     /// Answers INFO and GO.
@@ -300,15 +388,20 @@ impl Handshake<'_> {
     ) -> Result<Next, HandshakeError> {
         let opened = match code == OptionCode::GO {
             true => {
-                attach(self.context, info.name, &self.peer).await?.map(|(e, held)| (e, Some(held)))
+                let opened = self.attach(info.name).await?;
+                opened.map(|(export, held, caller)| (export, caller.clone(), Some((held, caller))))
             }
-            false => self.open(info.name).await?.map(|export| (export, None)),
+            false => {
+                let caller = self.caller.clone();
+                let opened = self.open(info.name).await?;
+                opened.map(|export| (export, caller.expect("checked to open"), None))
+            }
         };
-        let (export, attachment) = match opened {
+        let (export, caller, attachment) = match opened {
             Ok(opened) => opened,
-            Err(error) => return Ok(self.refuse(code, OptionReplyKind::UNKNOWN, &error.message)),
+            Err((kind, error)) => return Ok(self.refuse(code, kind, &error.message)),
         };
-        let flags = flags_for(&export, self.style, self.has_contexts(info.name));
+        let flags = flags_for(&export, &caller, self.style, self.has_contexts(info.name));
         self.describe_items(code, info, &export, flags);
         self.ack(code);
         Ok(match attachment {
@@ -350,23 +443,34 @@ impl Handshake<'_> {
     }
 
     /// The choice of an export, with the contexts that were chosen under the same name.
-    fn choose(&mut self, export: Arc<dyn Export>, attachment: Attachment, name: &str) -> Chosen {
+    fn choose(
+        &mut self,
+        export: Arc<dyn Export>,
+        (attachment, caller): (Attachment, Caller),
+        name: &str,
+    ) -> Chosen {
         let contexts = match self.contexts.take() {
             Some((same, contexts)) if same == name => contexts,
             _ => Vec::new(),
         };
-        Chosen { export, style: self.style, contexts, attachment, client: self.peer.clone() }
+        let client = self.peer.clone();
+        Chosen { export, style: self.style, contexts, attachment, client, caller }
     }
 }
 
-fn flags_for(export: &Arc<dyn Export>, style: ReplyStyle, has_contexts: bool) -> TransmissionFlags {
+fn flags_for(
+    export: &Arc<dyn Export>,
+    caller: &Caller,
+    style: ReplyStyle,
+    has_contexts: bool,
+) -> TransmissionFlags {
     use TransmissionFlags as Flags;
     let mut flags = Flags::HAS_FLAGS
         .with(Flags::FLUSH)
         .with(Flags::FUA)
         .with(Flags::MULTI_CONN)
         .with(Flags::CACHE);
-    flags = if export.present_of().is_none() {
+    flags = if export.present_of().is_none() || !caller.may(Role::Operator) {
         flags.with(Flags::READ_ONLY)
     } else {
         flags.with(Flags::TRIM).with(Flags::WRITE_ZEROES).with(Flags::FAST_ZERO).with(Flags::RESIZE)

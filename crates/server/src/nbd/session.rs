@@ -25,6 +25,7 @@ use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::sync::watch;
+use units::Role;
 use wire::nbd::{ReplyStyle, Request};
 
 use super::NbdContext;
@@ -39,6 +40,7 @@ use crate::serving::{
     Connection, End, Event, Export, GroupMemory, INPUT_BYTES, Input, JobReport, Jobs, Left, Output,
     Stage, Tally, Threads, Watch, What, Writing, watch_for_leave,
 };
+use crate::who::Caller;
 
 /// Stop executing requests while this many bytes of replies wait to be sent.
 pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;
@@ -88,6 +90,7 @@ pub(super) struct Session {
     connection: Connection,
     events: UnboundedReceiver<Event<WriteRequest>>,
     pub(super) client: String,
+    pub(super) caller: Caller,
 }
 
 /// Serves a connection until it is over.
@@ -128,6 +131,7 @@ pub(super) async fn serve(
         connection,
         events,
         client,
+        caller: chosen.caller,
         context,
     };
     poll_fn(|cx| session.poll(cx)).await;
@@ -140,6 +144,11 @@ pub(super) async fn serve(
 }
 
 impl Session {
+    /// Whether it is the past, or the client may not write.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.export.present_of().is_none() || !self.caller.may(Role::Operator)
+    }
+
     /// The connection once the session is over.
     fn into_connection(self) -> (Connection, Phase) {
         (self.connection, self.phase)

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::subject::subject;
+use super::subject::{common_name, subject};
 use super::unix_socket::UnixSocket;
 
 /// Bytes that the kernel may hold for a unix socket's peer; what it allows may be less.
@@ -128,6 +128,25 @@ impl Connection {
     pub(crate) fn client_subject(&self) -> Option<String> {
         let Stream::Tls(stream) = &self.stream else { return None };
         subject(stream.get_ref().1.peer_certificates()?.first()?)
+    }
+
+    /// The common name there.
+    pub(crate) fn client_name(&self) -> Option<String> {
+        let Stream::Tls(stream) = &self.stream else { return None };
+        common_name(stream.get_ref().1.peer_certificates()?.first()?)
+    }
+
+    /// Whether the client showed a certificate.
+    pub(crate) fn has_certificate(&self) -> bool {
+        let Stream::Tls(stream) = &self.stream else { return false };
+        stream.get_ref().1.peer_certificates().is_some_and(|shown| !shown.is_empty())
+    }
+
+    /// The user at the other end of a unix socket, where it is one and that is known.
+    pub(crate) fn peer_user(&self) -> Option<Option<u32>> {
+        let Stream::Unix(_) = &self.stream else { return None };
+        let peer = sockopt::socket_peercred(self.as_fd());
+        Some(peer.ok().map(|peer| peer.uid.as_raw()))
     }
 
     /// Goes over to TLS as its server.

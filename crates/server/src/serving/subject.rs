@@ -10,11 +10,33 @@ const OBJECT_ID: u8 = 0x06;
 const VERSION: u8 = 0xa0;
 /// The fields between the version and the subject: serial number, algorithm, issuer, validity.
 const BEFORE_SUBJECT: usize = 4;
+/// The kind of a common name.
+const COMMON_NAME: &[u8] = &[0x55, 0x04, 3];
 /// Characters of a subject that are told.
 const CHARACTERS_MAX: usize = 256;
 
 /// The subject of a certificate in DER.
 pub(crate) fn subject(certificate: &[u8]) -> Option<String> {
+    let mut parts = parts(certificate)?;
+    parts.reverse();
+    let told = |(kind, value): &(&[u8], &[u8])| {
+        format!("{}={}", kind_name(kind), escaped(&String::from_utf8_lossy(value)))
+    };
+    let told: Vec<String> = parts.iter().map(told).collect();
+    let told: String = told.join(",").chars().take(CHARACTERS_MAX).collect();
+    (!told.is_empty()).then_some(told)
+}
+
+/// The common name in a certificate's subject; none where there are several, or none that is text.
+pub(crate) fn common_name(certificate: &[u8]) -> Option<String> {
+    let parts = parts(certificate)?;
+    let mut names = parts.iter().filter(|(kind, _)| *kind == COMMON_NAME);
+    let (Some((_, name)), None) = (names.next(), names.next()) else { return None };
+    String::from_utf8(name.to_vec()).ok()
+}
+
+/// The parts of a subject in the order of the certificate: their kinds and values.
+fn parts(certificate: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
     let (certificate, _) = take(certificate, SEQUENCE)?;
     let (mut rest, _) = take(certificate, SEQUENCE)?;
     if let Some((_, after)) = take(rest, VERSION) {
@@ -32,13 +54,10 @@ pub(crate) fn subject(certificate: &[u8]) -> Option<String> {
             let (pair, after) = take(set, SEQUENCE)?;
             set = after;
             let (kind, value) = take(pair, OBJECT_ID)?;
-            let text = String::from_utf8_lossy(any(value)?.1).into_owned();
-            parts.push(format!("{}={}", kind_name(kind), escaped(&text)));
+            parts.push((kind, any(value)?.1));
         }
     }
-    parts.reverse();
-    let told: String = parts.join(",").chars().take(CHARACTERS_MAX).collect();
-    (!told.is_empty()).then_some(told)
+    Some(parts)
 }
 
 /// A value of this tag: its content, and what stands behind it.
@@ -66,7 +85,7 @@ fn any(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 /// The short name of a part's kind, or its object identifier in hexadecimal digits.
 fn kind_name(kind: &[u8]) -> String {
     let short = match kind {
-        [0x55, 0x04, 3] => "CN",
+        COMMON_NAME => "CN",
         [0x55, 0x04, 6] => "C",
         [0x55, 0x04, 7] => "L",
         [0x55, 0x04, 8] => "ST",
@@ -92,7 +111,7 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::subject;
+    use super::{common_name, subject};
     use crate::nbd::tests::tools::{NEW_KEY, openssl};
 
     fn certificate(parts: &str) -> Vec<u8> {
@@ -104,9 +123,13 @@ mod tests {
 
     #[test]
     fn a_subject_is_told_from_its_most_specific_part_on() {
-        let told = subject(&certificate("C=DE/O=Example,\u{a0}Inc/CN=node=3\n"));
+        let both = certificate("C=DE/O=Example,\u{a0}Inc/CN=node=3\n");
+        let told = subject(&both);
         assert_eq!(told.as_deref(), Some("CN=node\\=3\\n,O=Example\\,\u{a0}Inc,C=DE"));
+        assert_eq!(common_name(&both).as_deref(), Some("node=3\n"));
         assert_eq!(subject(&certificate("")), None);
+        assert_eq!(common_name(&certificate("C=DE")), None);
+        assert_eq!(common_name(&certificate("CN=one/CN=two")), None);
         let long = format!("/OU={}", "x".repeat(60)).repeat(20);
         let told = subject(&certificate(&long[1..])).expect("a subject");
         assert_eq!(told.len(), super::CHARACTERS_MAX);
@@ -117,12 +140,14 @@ mod tests {
         let whole = certificate("CN=backup");
         for length in 0..whole.len() {
             subject(&whole[..length]);
+            common_name(&whole[..length]);
         }
         for place in 0..whole.len() {
             for byte in [0, 0x7f, 0x80, 0x84, 0xff] {
                 let mut changed = whole.clone();
                 changed[place] = byte;
                 subject(&changed);
+                common_name(&changed);
             }
         }
     }

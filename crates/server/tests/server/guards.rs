@@ -96,11 +96,15 @@ fn an_audit_record_says_who_asked_for_it() {
     let records = fixture.client.audit(&ListQuery::default()).expect("audit").entries;
     let caller = |volume: &str| {
         let made = records.iter().find(|r| r.action == "volume-create" && r.volume == volume);
-        made.expect("a record").caller.clone().expect("a caller")
+        let record = made.expect("a record");
+        (record.who.clone().expect("somebody"), record.from.clone())
     };
-    assert_eq!(caller("v"), format!("uid {}", rustix::process::getuid().as_raw()));
-    let over_tcp = caller("w");
-    assert!(over_tcp.starts_with("127.0.0.1:") && over_tcp.ends_with(" token"), "{over_tcp}");
+    let (who, from) = caller("v");
+    assert!(who.starts_with(&format!("unix:{}", rustix::process::getuid().as_raw())), "{who}");
+    assert_eq!(from, None);
+    let (who, from) = caller("w");
+    assert_eq!(who, "pool-token");
+    assert!(from.is_some_and(|from| from.starts_with("127.0.0.1:")));
 }
 
 #[test]

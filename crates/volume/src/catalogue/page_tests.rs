@@ -8,13 +8,14 @@ use std::sync::Arc;
 use format::superblock::Superblock;
 use redb::{TableError, WriteTransaction};
 use serde::Serialize;
-use units::WallTime;
+use units::{Role, WallTime};
 
 use super::{
     ALL_TABLES, Catalogue, CatalogueMedia, CompactionRecord, ConversionRecord, EventRecord,
     GraceRecord, GroupRecord, GroupVersionRecord, MarkRecord, RunRecord, Sample, ScheduleRecord,
     ScheduledRecord, ScrubPhase, ScrubRecord, ScrubScheduleRecord, SegmentRecord, SourceRecord,
-    TargetRecord, TimelineRecord, TrashRecord, UnitRecord, VersionRecord, VolumeRecord, tables,
+    TargetRecord, TimelineRecord, TokenRecord, TrashRecord, UnitRecord, VersionRecord,
+    VolumeRecord, tables,
 };
 use crate::ErrorKind;
 use crate::pool::run_figures::{Figures, SpanFigures};
@@ -184,6 +185,19 @@ fn target() -> TargetRecord {
     }
 }
 
+fn token() -> TokenRecord {
+    TokenRecord {
+        id: "abcdefghij".to_owned(),
+        secret_sha256: "00".repeat(32),
+        role: Role::Keeper,
+        volumes: vec!["pg*".to_owned()],
+        created_ns: 1,
+        made_by: Some("unix:0 root".to_owned()),
+        expires_ns: Some(1),
+        used_day: 1,
+    }
+}
+
 fn capture(scheduled: ScheduledRecord) -> GroupVersionRecord {
     GroupVersionRecord {
         time_ns: 1,
@@ -207,13 +221,16 @@ fn scrub() -> ScrubRecord {
     }
 }
 
+const MARK: MarkRecord = MarkRecord { seq: 1, time_ns: 1, pinned: true, created_ns: 1 };
+
 const COMPACTION: CompactionRecord =
     CompactionRecord { wish: Compaction::Uncompacted, asked_ns: 1, done: true, packed: 1, raw: 1 };
 
 fn audit() -> AuditRecord {
     let text = String::new;
     let (action, volume, detail, caller) = (text(), text(), text(), Some(text()));
-    AuditRecord { number: 1, time_ns: 1, action, volume, detail, caller }
+    let (who, from) = (Some(text()), Some(text()));
+    AuditRecord { number: 1, time_ns: 1, action, volume, detail, caller, who, from }
 }
 
 #[test]
@@ -246,7 +263,6 @@ fn the_page_names_every_field_of_every_json_record() {
         set_ns: 1,
         done_ns: 1,
     };
-    let mark = MarkRecord { seq: 1, time_ns: 1, pinned: true, created_ns: 1 };
     let code: BTreeSet<(String, String)> = [
         fields("volume", &volume()),
         fields("conversion", &conversion()),
@@ -257,18 +273,18 @@ fn the_page_names_every_field_of_every_json_record() {
         fields("run", &run),
         fields("version", &version),
         fields("scheduled", &scheduled),
-        fields("mark", &mark),
+        fields("mark", &MARK),
         fields("schedule", &schedule),
         fields("keep", &keep),
         fields("compaction", &COMPACTION),
         fields("group", &group()),
         fields("target", &target()),
         fields("unit", &target().units[0]),
+        fields("token", &token()),
         fields("capture", &capture(scheduled)),
         fields("audit", &audit()),
         fields("grace", &grace()),
-        fields("trash", &trash()),
-        fields("proof", &proof()),
+        [fields("trash", &trash()), fields("proof", &proof())].concat(),
         fields("access", &access()),
         fields("share", &share()),
         fields("allowed", &share().allowed[0]),
@@ -371,6 +387,30 @@ fn a_table_that_is_not_there_is_damage_once_all_are_and_empty_before() {
         catalogue.has_all_tables = true;
         assert_eq!(catalogue.all(tables::GROUPS).expect("there"), []);
     }
+}
+
+#[test]
+fn a_table_of_tokens_comes_with_the_first_and_one_that_cannot_be_read_lets_nobody_in() {
+    let media = media(ALL_TABLES);
+    let catalogue = Catalogue::create(media.clone()).expect("made");
+    assert!(!catalogue.has_table("tokens").expect("read"), "a pool without any stays as it is");
+    assert_eq!(catalogue.get(tables::TOKENS, "nightly").expect("none"), None);
+    let commit = catalogue.begin().expect("begun");
+    commit.put(tables::TOKENS, "nightly", &token()).expect("put");
+    let later = br#"{"id": "a", "secret_sha256": "", "role": "auditor", "created_ns": 1}"#;
+    let mut open = commit.transaction.open_table(tables::TOKENS.definition()).expect("opened");
+    open.insert("of-a-later-program", &later[..]).expect("put");
+    drop(open);
+    commit.commit().expect("durable");
+    drop(catalogue);
+    let catalogue = Catalogue::open(media, &mut |_, _| ()).expect("opened");
+    let mut read = Vec::new();
+    let each = catalogue.each(tables::TOKENS, ""..="~", |name, record| {
+        read.push((name.to_owned(), record.is_ok()));
+        Ok(true)
+    });
+    each.expect("all of them");
+    assert_eq!(read, [("nightly".to_owned(), true), ("of-a-later-program".to_owned(), false)]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use units::MapExtent;
+use units::{MapExtent, Role};
 
 use crate::retention::keep_rules::KeepRules;
 use crate::types::{
@@ -106,7 +106,7 @@ pub struct VolumeRecord {
     /// It is a scratch clone, which goes by itself: from when on, in nanoseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scratch_until_ns: Option<u64>,
-    /// What checks said of its moments, in the order in which they said it.
+    /// The verdicts of checks on its moments, in the order in which they came.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proofs: Vec<ProofRecord>,
     /// Each batch of its log is there whole or not at all, and none without all before it.
@@ -159,7 +159,7 @@ pub struct TrashRecord {
     pub until_ns: u64,
 }
 
-/// What a check said of a moment.
+/// The verdict of a check on a moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProofRecord {
@@ -347,6 +347,32 @@ pub struct UnitRecord {
     /// The moment of it; none is the present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
+}
+
+/// A token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenRecord {
+    /// The letters by which it is found.
+    pub id: String,
+    /// SHA-256 of its secret, 64 hex digits.
+    pub secret_sha256: String,
+    /// Its rights.
+    pub role: Role,
+    /// Patterns of the names of volumes that it sees; none are all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<String>,
+    /// Nanoseconds since 1970.
+    pub created_ns: u64,
+    /// Who made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made_by: Option<String>,
+    /// When it is no longer good, in nanoseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_ns: Option<u64>,
+    /// The day of its last use, counted from 1970; 0 before the first.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub used_day: u64,
 }
 
 /// A capture of a group.

@@ -1,7 +1,8 @@
 //! The tables of the catalogue: their names, keys and rows. `docs/format/catalogue.md`.
 //!
 //! Every pool has all of them, from when it was made or was first opened by a program that knows
-//! them; the superblock says so (`FEATURE_TABLES`, `FEATURE_TARGETS`).
+//! them; the superblock says so (`FEATURE_TABLES`, `FEATURE_TARGETS`). But for [`TOKENS`], which is
+//! made with the first token: a pool without one stays as it is.
 
 use std::io;
 use std::marker::PhantomData;
@@ -13,7 +14,7 @@ use serde::de::DeserializeOwned;
 use super::records::{
     CompactionRecord, GroupRecord, GroupVersionRecord, MarkRecord, RunRecord, Sample,
     ScheduleRecord, ScrubRecord, ScrubScheduleRecord, SegmentRecord, TargetRecord, TimelineRecord,
-    VersionRecord, VolumeRecord,
+    TokenRecord, VersionRecord, VolumeRecord,
 };
 use crate::pool::run_figures::Figures;
 use crate::retention::open_files::OpenFiles;
@@ -131,7 +132,7 @@ macro_rules! tables {
                 let [key, row] = [K::type_name(), F::Stored::type_name()];
                 [table.name, key.name(), row.name()].map(str::to_owned)
             }
-            vec![$(of($id)),*]
+            vec![$(of($id)),*, of(TOKENS)]
         }
     };
 }
@@ -196,6 +197,10 @@ pub const OF_ALL_POOLS: [&str; 10] = [
     MARKS.name,
     AUDIT.name,
 ];
+
+/// Tokens, by name. A pool without any need not have this table, and programs that do not know it
+/// pass it over: they let nobody in by a token.
+pub const TOKENS: Table<&str, TokenRecord> = Table { name: "tokens", of: PhantomData };
 
 /// When there is another scrub: one row of the table of scrubs, [`SCHEDULE`].
 pub const SCRUB_SCHEDULES: Table<&str, ScrubScheduleRecord> =

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use env::{Rank, RankedGuard, RankedMutex};
 
-use crate::caller::caller;
+use crate::caller::{caller, caller_from};
 use crate::catalogue::{Commit, Numbers, VolumeRecord, tables};
 use crate::core::Core;
 use crate::types::AuditRecord;
@@ -105,7 +105,9 @@ impl<'a> Transaction<'a> {
             action: action.to_owned(),
             volume: volume.to_owned(),
             detail,
-            caller: caller(),
+            caller: None,
+            who: caller(),
+            from: caller_from(),
         };
         self.put(tables::AUDIT, record.number, &record)
     }

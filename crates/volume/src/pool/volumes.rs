@@ -8,6 +8,7 @@ use env::{Rank, RankedMutex};
 use crate::catalogue::TargetRecord;
 use crate::core::Core;
 use crate::pool::registry::Registry;
+use crate::pool::tokens::Tokens;
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
@@ -21,6 +22,15 @@ pub struct Volumes {
     sharing: RankedMutex<()>,
     /// Made targets by name; they change under the books.
     pub(crate) targets: RankedMutex<BTreeMap<String, TargetRecord>>,
+    /// Tokens; they change under the books.
+    pub(crate) tokens: RankedMutex<Tokens>,
+}
+
+/// The error of a name that no volume has.
+#[must_use]
+pub fn no_volume(name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no volume {name}"))
+        .with_hint("`hindsight volume list` names them")
 }
 
 impl Volumes {
@@ -28,7 +38,8 @@ impl Volumes {
     pub fn new(core: Arc<Core>, memory_bytes: u64) -> Volumes {
         let sharing = RankedMutex::new(Rank::Sharing, ());
         let targets = RankedMutex::new(Rank::Targets, BTreeMap::new());
-        Volumes { core, registry: Registry::default(), memory_bytes, sharing, targets }
+        let tokens = RankedMutex::new(Rank::Tokens, Tokens::default());
+        Volumes { core, registry: Registry::default(), memory_bytes, sharing, targets, tokens }
     }
 
     /// Fails when a volume or a made target has this name: both are known as iSCSI targets by it.
@@ -52,10 +63,7 @@ impl Volumes {
     /// # Errors
     /// `NotFound`.
     pub fn volume(&self, name: &str) -> Result<Arc<Volume>> {
-        self.registry.named(name).ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, format!("there is no volume {name}"))
-                .with_hint("`hindsight volume list` names them")
-        })
+        self.registry.named(name).ok_or_else(|| no_volume(name))
     }
 
     /// Memory that it may use: caches have half of it.

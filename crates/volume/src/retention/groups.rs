@@ -90,7 +90,9 @@ pub struct GroupVersion {
     pub is_scheduled: bool,
 }
 
-fn no_group(name: &str) -> Error {
+/// The error of a name that no group has.
+#[must_use]
+pub fn no_group(name: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("there is no group {name}"))
         .with_hint("`hindsight group list` names them")
 }
@@ -114,7 +116,8 @@ impl Groups {
         let groups = self.core.catalogue.all(tables::GROUPS)?;
         groups.iter().try_for_each(|group| self.load_group_schedule(group.id))?;
         self.set_groups(groups);
-        self.load_targets()
+        self.load_targets()?;
+        self.load_tokens()
     }
 
     /// The record of a group.

@@ -31,7 +31,7 @@ impl ProofRecord {
 }
 
 impl Moments {
-    /// What checks said of its moments, in the order in which they said it.
+    /// The verdicts of checks on its moments, in the order in which they came.
     pub fn proofs(&self) -> Vec<Proof> {
         self.record.lock().proofs.iter().map(ProofRecord::told).collect()
     }

@@ -76,7 +76,9 @@ fn pinned_counts(pins: &Pins) -> (u64, u64) {
     (pins.version_count() as u64, marks as u64)
 }
 
-fn not_in_trash(which: &str) -> Error {
+/// The error of a number that no volume in the trash has.
+#[must_use]
+pub fn not_in_trash(which: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("there is no deleted volume {which}"))
         .with_hint("`hindsight volume list --deleted` names them")
 }

@@ -1,9 +1,6 @@
-//! What a check said of a moment.
+//! The answers of checks.
 
 use serde::{Deserialize, Serialize};
-use units::WallTime;
-
-use super::Resolved;
 
 /// The verdict of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,21 +24,4 @@ impl Verdict {
             Verdict::Unknown => "unknown",
         }
     }
-}
-
-/// What a check said of a moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Proof {
-    /// The moment.
-    pub at: Resolved,
-    /// The hook that was the check.
-    pub hook: String,
-    /// Its verdict.
-    pub verdict: Verdict,
-    /// When it began.
-    pub proved: WallTime,
-    /// How long it took, in nanoseconds.
-    pub took_ns: u64,
-    /// How it ended, in words.
-    pub said: String,
 }

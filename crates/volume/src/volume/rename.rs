@@ -35,7 +35,7 @@ impl Volumes {
         }
         let record = tx.change(&volume.record);
         new.clone_into(&mut record.name);
-        // Who names a scratch clone keeps it.
+        // A scratch clone that gets a name of its own is kept.
         record.scratch_until_ns = None;
         for clone in self.clones_of(volume.id) {
             if let Some((origin, _)) = &mut tx.change(&clone.record).cloned_from {

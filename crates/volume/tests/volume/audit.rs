@@ -111,8 +111,10 @@ fn an_audit_record_names_its_caller_where_there_was_one() {
     let volume = make(&pool, Granularity::EveryWrite, 100 * SECOND_NS);
     put(&volume, 0, 1);
     let version = volume.create_version("").expect("captured");
-    on_behalf_of("uid 7", || volume.delete_version(version.number)).expect("deleted");
-    let panicked = std::panic::catch_unwind(|| on_behalf_of("uid 8", || panic!("on purpose")));
+    on_behalf_of("unix:7", Some("10.0.0.7:9"), || volume.delete_version(version.number))
+        .expect("deleted");
+    let panicked =
+        std::panic::catch_unwind(|| on_behalf_of("unix:8", None, || panic!("on purpose")));
     assert!(panicked.is_err());
     drop(volume);
     pool.delete_volume("v").expect("deleted");
@@ -120,10 +122,11 @@ fn an_audit_record_names_its_caller_where_there_was_one() {
     let records = rig.open().audit(0, 100).expect("read");
     let caller = |action: &str| {
         let record = records.iter().find(|record| record.action == action).expect(action);
-        record.caller.as_deref()
+        (record.who.as_deref(), record.from.as_deref())
     };
-    assert_eq!(caller("version-delete"), Some("uid 7"));
-    assert_eq!((caller("volume-create"), caller("volume-delete")), (None, None));
+    assert_eq!(caller("version-delete"), (Some("unix:7"), Some("10.0.0.7:9")));
+    assert_eq!(caller("volume-create"), (None, None));
+    assert_eq!(caller("volume-delete"), (None, None));
 }
 
 #[test]

@@ -56,6 +56,7 @@ mod space;
 mod story;
 mod targets;
 mod together;
+mod tokens;
 mod trash;
 mod update;
 mod versions;

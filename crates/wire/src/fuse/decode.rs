@@ -168,7 +168,7 @@ mod tests {
         let full = [&[0; 16][..], &3_u32.to_le_bytes(), &[0; 20], b"abc"].concat();
         for opcode in 0..60 {
             for length in 0..full.len() {
-                // Whatever it is, it is an answer, and reaches not beyond the bytes.
+                // There is an answer to all of them, and none reaches beyond the bytes.
                 let _ = read(opcode, &full[..length]);
             }
         }

@@ -87,7 +87,7 @@ impl Reply {
         self.put(&number.to_le_bytes());
     }
 
-    /// What is agreed on.
+    /// The terms that are agreed on.
     pub fn init(&mut self, readahead_bytes: u32, flags: u32) {
         self.u32(VERSION.0);
         self.u32(VERSION.1);
@@ -117,7 +117,7 @@ impl Reply {
         self.entry(0, 0, &Attributes::default());
     }
 
-    /// What is known of an object.
+    /// The attributes of an object.
     pub fn attributes(&mut self, attributes: &Attributes) {
         self.u64(VALID_SECONDS);
         self.u64(0);

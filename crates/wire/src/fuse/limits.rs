@@ -8,7 +8,7 @@ pub const REPLY_BYTES: usize = 16;
 pub const DATA_BYTES_MAX: u32 = 1 << 20;
 /// Pages of 4 KiB of that.
 pub const PAGES_MAX: u16 = 256;
-/// What a read of the device must have room for: the longest write and what stands before it.
+/// A read of the device must have room for so much: the longest write and what stands before it.
 pub const MESSAGE_BYTES_MAX: usize = DATA_BYTES_MAX as usize + 4096;
 /// The major and the minor version that are spoken; the kernel speaks older ones too.
 pub const VERSION: (u32, u32) = (7, 31);

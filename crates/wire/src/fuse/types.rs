@@ -7,7 +7,7 @@ pub struct Errno(pub i32);
 impl Errno {
     /// There is no such name.
     pub const NOENT: Errno = Errno(2);
-    /// What is there cannot be read.
+    /// It is there, and cannot be read.
     pub const IO: Errno = Errno(5);
     /// It is no directory, or another thing that was asked for.
     pub const INVALID: Errno = Errno(22);
@@ -27,7 +27,7 @@ impl Errno {
     pub const UNSUPPORTED: Errno = Errno(95);
 }
 
-/// What a seek is to.
+/// The target of a seek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
     /// Bytes that are no hole.
@@ -45,11 +45,11 @@ pub struct Request<'a> {
     pub node: u64,
     /// The user who asks.
     pub uid: u32,
-    /// What is asked for.
+    /// The thing that is asked for.
     pub operation: Operation<'a>,
 }
 
-/// What is asked for.
+/// A thing that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation<'a> {
     /// The first request.
@@ -58,9 +58,9 @@ pub enum Operation<'a> {
         major: u32,
         /// Likewise.
         minor: u32,
-        /// What it reads ahead, at most.
+        /// So much it reads ahead, at most.
         readahead_bytes: u32,
-        /// What it can do.
+        /// Its abilities.
         flags: u32,
     },
     /// A name in a directory.
@@ -68,7 +68,7 @@ pub enum Operation<'a> {
         /// The name.
         name: &'a [u8],
     },
-    /// What is known of an object.
+    /// The attributes of an object.
     Attributes,
     /// Where a symbolic link leads.
     Link,
@@ -86,7 +86,7 @@ pub enum Operation<'a> {
         /// These.
         data: &'a [u8],
     },
-    /// What was written is to be durable.
+    /// To have durable what was written.
     Sync,
     /// The size of it all.
     Space,
@@ -128,14 +128,14 @@ pub enum Operation<'a> {
     Other(u32),
 }
 
-/// What is known of an object.
+/// The attributes of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// The number that people see.
     pub inode: u64,
     /// In bytes.
     pub size: u64,
-    /// What it takes, in units of 512 bytes.
+    /// The space that it takes, in units of 512 bytes.
     pub blocks: u64,
     /// Access, modification and change: seconds since 1970, and nanoseconds.
     pub times: [(i64, u32); 3],

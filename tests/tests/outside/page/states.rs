@@ -37,6 +37,33 @@ fn the_token_leaves_the_address_and_without_one_the_page_asks_for_it() -> Result
 }
 
 #[test]
+fn who_may_only_look_is_told_so_and_can_press_nothing_else() -> Result<()> {
+    let seen = Seen::volume()?;
+    let url = format!("{}/", seen.origin);
+    let entry = seen.stage.server.run(&["page", "--role", "viewer", "--url", &url])?;
+    seen.browser.run("sessionStorage.clear()")?;
+    seen.browser.open("about:blank")?;
+    seen.browser.open(entry.trim())?;
+    let who = seen.browser.find("#who")?;
+    ensure!(who.text()?.starts_with("token:page-2"), "{}", who.text()?);
+    ensure!(who.text()?.ends_with(", viewer"), "{}", who.text()?);
+    ensure!(!seen.browser.address()?.contains("hs1_"), "{}", seen.browser.address()?);
+    seen.go("#/v/pg")?;
+    seen.pick_the_mark()?;
+    for id in ["revert", "clone", "mark", "pin"] {
+        seen.browser.find(&format!("#{id}:disabled"))?;
+    }
+    seen.picture("viewer")?;
+    seen.browser.run("sessionStorage.clear()")?;
+    seen.browser.open("about:blank")?;
+    seen.browser.open(&seen.address_with_token()?)?;
+    seen.go("#/v/pg")?;
+    seen.pick_the_mark()?;
+    seen.browser.find("#revert:enabled")?;
+    seen.check_log()
+}
+
+#[test]
 fn a_server_that_stops_and_comes_back_is_noticed_and_nothing_shown_is_taken_for_new() -> Result<()>
 {
     let mut seen = Seen::volume()?;

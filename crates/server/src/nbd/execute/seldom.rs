@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use units::Role;
 use wire::nbd::limits::META_CONTEXTS_MAX;
 use wire::nbd::{Errno, Request, decode, encode};
 
@@ -116,13 +117,19 @@ impl Turn<'_> {
         }
         let (export, style) = (Arc::clone(self.export), self.style);
         let attachments = Arc::clone(self.attachments);
-        let (goes_on, client) = (self.jobs.goes_on(), self.client.to_owned());
+        let may_shrink = self.caller.may(Role::Admin) && self.caller.may_take(self.access);
+        let (goes_on, caller) = (self.jobs.goes_on(), self.caller.clone());
         self.start(Kind::Resize, 0, Counts::one(kind(&request)), move |out| {
             if !goes_on() {
                 return 0;
             }
             // Now and not before: it may have waited, and others come meanwhile.
             let is_smaller = request.offset < export.size_bytes();
+            if is_smaller && !may_shrink {
+                let message = "to make it smaller needs the role admin, and perhaps a unix socket";
+                encode::error(style, &request, Errno::Perm, message, &mut out.words);
+                return 1;
+            }
             let volume = export.present_of().filter(|_| is_smaller);
             let alone = volume.and_then(|volume| attachments.keep_others_away(volume));
             if volume.is_some() && alone.is_none() {
@@ -130,7 +137,9 @@ impl Turn<'_> {
                 encode::error(style, &request, Errno::Perm, message, &mut out.words);
                 return 1;
             }
-            match volume::on_behalf_of(&client, || export.resize(request.offset, !is_smaller)) {
+            let from = caller.from.as_deref();
+            let resize = || export.resize(request.offset, !is_smaller);
+            match volume::on_behalf_of(&caller.who, from, resize) {
                 Ok(()) => {
                     out.done.extend_from_slice(encode::done(style, &request).as_bytes());
                     0

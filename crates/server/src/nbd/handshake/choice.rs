@@ -20,7 +20,7 @@ impl Handshake<'_> {
         }
         let export = match self.open(meta.name).await? {
             Ok(export) => export,
-            Err(error) => return Ok(self.refuse(code, OptionReplyKind::UNKNOWN, &error.message)),
+            Err((kind, error)) => return Ok(self.refuse(code, kind, &error.message)),
         };
         let queries: Vec<String> = meta.queries.iter().map(|&q| q.to_owned()).collect();
         let found = off_thread(move || {
@@ -50,7 +50,7 @@ impl Handshake<'_> {
         }
         let export = match self.open(meta.name).await? {
             Ok(export) => export,
-            Err(error) => return Ok(self.refuse(code, OptionReplyKind::UNKNOWN, &error.message)),
+            Err((kind, error)) => return Ok(self.refuse(code, kind, &error.message)),
         };
         let queries: Vec<String> = meta.queries.iter().map(|&q| q.to_owned()).collect();
         match off_thread(move || choose_contexts(&export, &queries)).await? {

@@ -301,10 +301,10 @@ fn a_resize_says_in_the_audit_log_who_asked_for_it() {
         assert_eq!(client.ask_for(Command::Resize, bytes, 0, &[]), 0);
         let last = pool.audit(0, 1000).expect("the log").pop().expect("a record");
         assert_eq!(last.action, "resize");
-        last.caller.expect("a caller")
+        last.who.expect("a caller")
     };
     let own = resized(Client::begin(&rig, "vol", ReplyStyle::Structured), 2 * SIZE);
-    assert_eq!(own, format!("uid {}", rustix::process::getuid().as_raw()));
+    assert!(own.starts_with(&format!("unix:{}", rustix::process::getuid().as_raw())), "{own}");
     let client = Client::connect_tcp(&rig).at_export("vol", ReplyStyle::Structured, &[]);
-    assert!(resized(client, 3 * SIZE).starts_with("127.0.0.1:"));
+    assert!(resized(client, 3 * SIZE) == "nbd");
 }

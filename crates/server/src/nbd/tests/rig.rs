@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::memory::{Disk, MemoryExports};
 
 use crate::attach::{Attachments, Part, VolumeId};
-use crate::nbd::NbdContext;
+use crate::nbd::{NbdContext, TokenNamed};
 use crate::serving::{DataThreads, Exports, Limits, Listeners, Serving};
 
 /// The number of the disk in memory, and of the first volume of a pool.
@@ -70,7 +70,8 @@ impl Rig {
             room: Default::default(),
         };
         let tls = env::RankedRwLock::new(env::Rank::Leaf, tls);
-        let context = Arc::new(NbdContext { serving, tls });
+        let (access, token_named): (_, TokenNamed) = (Default::default(), Box::new(|_| None));
+        let context = Arc::new(NbdContext { serving, tls, access, token_named });
         let front_end = Arc::clone(&context) as Arc<_>;
         let listeners = Listeners { front_end, unix: vec![unix], tcp: vec![listener] };
         let server = DataThreads::start(threads, vec![listeners]).expect("start");

@@ -1,0 +1,177 @@
+//! `hindsight token`.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use api::{AccessToken, CreateToken, ExitCode, Pattern, RoleName, SpanInput};
+use clap::Subcommand;
+use serde_json::json;
+use terminal::arguments::span;
+use units::{NamePattern, NamePatternError, Role, RoleError, Span};
+
+use crate::failure::Failure;
+use crate::output::{Align, table};
+use crate::session::{Session, say};
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Make a token: whoever shows it over TCP may what its role says, with the volumes that it
+    /// sees. It is told once.
+    Create {
+        /// Name of the token; audit records carry it.
+        name: String,
+        /// viewer: no data; reader: reads it; keeper: makes versions and marks, undoes none;
+        /// operator: both, and writes; admin: all.
+        #[arg(long, value_name = "ROLE", value_parser = role)]
+        role: Role,
+        /// Volumes that it sees, such as 'pg*'; it may be given several times [default: all].
+        #[arg(long = "volume", value_name = "PATTERN", value_parser = pattern)]
+        volumes: Vec<NamePattern>,
+        /// How long it is good, such as 90d [default: for ever].
+        #[arg(long, value_name = "SPAN", value_parser = span)]
+        expires: Option<Span>,
+        /// Write it to a new file that only its owner may read, instead of standard output.
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// List tokens.
+    #[command(visible_alias = "ls")]
+    List,
+    /// Show a token, without its secret.
+    Show {
+        /// Name of the token.
+        name: String,
+    },
+    /// Revoke a token: nobody is let in by it any more.
+    Revoke {
+        /// Name of the token.
+        name: String,
+        /// Only say what would be done.
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+pub fn role(text: &str) -> Result<Role, String> {
+    text.parse().map_err(|error: RoleError| format!("{error}: {}", RoleError::HINT))
+}
+
+pub fn pattern(text: &str) -> Result<NamePattern, String> {
+    text.parse().map_err(|error: NamePatternError| format!("{error}: {}", NamePatternError::HINT))
+}
+
+pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::Create { name, role, volumes, expires, output } => {
+            let asked = CreateToken {
+                name,
+                role: RoleName(role),
+                volumes: volumes.into_iter().map(Pattern).collect(),
+                expires: expires.map(SpanInput),
+            };
+            create(session, &asked, output.as_deref())?;
+        }
+        Verb::List => session.answer(&session.client()?.tokens()?, |all| list(all))?,
+        Verb::Show { name } => session.answer(&session.client()?.token(&name)?, show)?,
+        Verb::Revoke { name, dry_run } => {
+            let client = session.client()?;
+            let token = client.token(&name)?;
+            let answer = json!({"token": name, "revoked": !dry_run});
+            if dry_run {
+                let text = format!("token {name} ({}) would be revoked", token.prefix);
+                let would = api::Would::new("revoke", name, text);
+                session.would(&[would], &answer, |_| String::new())?;
+            } else {
+                client.revoke_token(&name)?;
+                say(&format!("token {name}: revoked"));
+                session.answer(&answer, |_| String::new())?;
+            }
+        }
+    }
+    Ok(ExitCode::Done)
+}
+
+fn create(session: &Session, asked: &CreateToken, output: Option<&Path>) -> anyhow::Result<()> {
+    let client = session.client()?;
+    // A file that cannot be is found before there is a token that nobody has.
+    let file = output.map(|path| new_file(path).map(|file| (path, file))).transpose()?;
+    let made = client.create_token(asked);
+    let mut made = match (made, &file) {
+        (Ok(made), _) => made,
+        (Err(error), file) => {
+            if let Some((path, _)) = file {
+                // The server's error is the one to tell.
+                let _ = std::fs::remove_file(path);
+            }
+            return Err(error.into());
+        }
+    };
+    let secret = made.secret.clone().context("the server told no secret")?;
+    if let Some((path, mut file)) = file {
+        let written = writeln!(file, "{secret}").and_then(|()| file.sync_all());
+        if let Err(error) = written {
+            // Nobody has it, and so nobody is to be let in by it.
+            client.revoke_token(&made.name)?;
+            return Err(error).with_context(|| format!("cannot write {}", path.display()));
+        }
+        made.secret = None;
+        say(&format!("token {}: in {}", made.name, path.display()));
+        return session.answer(&made, |_| String::new());
+    }
+    say(&format!("token {}: keep it, it is not told again", made.name));
+    session.answer(&made, |_| secret)
+}
+
+fn new_file(path: &Path) -> anyhow::Result<std::fs::File> {
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    made.map_err(|error| {
+        let failure = Failure::new(format!("cannot make {}: {error}", path.display()));
+        failure.with_hint("give the path of a file that is not there yet").into()
+    })
+}
+
+fn seen(token: &AccessToken) -> String {
+    if token.volumes.is_empty() { "all".to_owned() } else { token.volumes.join(" ") }
+}
+
+fn until(token: &AccessToken) -> String {
+    match token.expires {
+        Some(time) if token.expired => format!("{time} (expired)"),
+        Some(time) => time.to_string(),
+        None => "-".to_owned(),
+    }
+}
+
+/// A day as `2026-11-28`.
+fn day(token: &AccessToken) -> String {
+    let text = token.last_used.map(|time| time.to_string());
+    text.as_deref().and_then(|text| text.get(..10)).unwrap_or("-").to_owned()
+}
+
+fn list(tokens: &[AccessToken]) -> String {
+    let heading = ["NAME", "TOKEN", "ROLE", "VOLUMES", "EXPIRES", "LAST USED"];
+    let heading = heading.map(|name| (name, Align::Left));
+    let row = |token: &AccessToken| {
+        let shown = format!("{}...", token.prefix);
+        let role = token.role.to_string();
+        vec![token.name.clone(), shown, role, seen(token), until(token), day(token)]
+    };
+    table(&heading, &tokens.iter().map(row).collect::<Vec<_>>())
+}
+
+fn show(token: &AccessToken) -> String {
+    let made_by = token.made_by.clone().unwrap_or_else(|| "-".to_owned());
+    crate::output::pairs(&[
+        ("name", token.name.clone()),
+        ("token", format!("{}...", token.prefix)),
+        ("role", token.role.to_string()),
+        ("volumes", seen(token)),
+        ("created", token.created.to_string()),
+        ("made by", made_by),
+        ("expires", until(token)),
+        ("last used", day(token)),
+    ])
+}

@@ -1,0 +1,107 @@
+//! Tokens: list, create, show, revoke. A secret leaves in one answer, and is nowhere else.
+
+use api::{API_PREFIX, AccessToken, CreateToken, ProblemKind, RoleName, Time};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use env::{Clock, RealClock};
+use units::WallTime;
+use volume::{Token, TokenSpec};
+
+use super::answer::{Answer, Refusal};
+use super::ask::{Body, Named};
+use super::context::Context;
+use super::volumes::{Made, made};
+use crate::who::bearer;
+
+fn told(token: &Token, now: WallTime) -> AccessToken {
+    let spec = &token.spec;
+    AccessToken {
+        name: spec.name.clone(),
+        prefix: format!("{}{}", bearer::PREFIX, spec.id),
+        role: RoleName(spec.role),
+        volumes: spec.volumes.iter().map(ToString::to_string).collect(),
+        created: Time(token.created),
+        made_by: token.made_by.clone(),
+        expires: spec.expires.map(Time),
+        expired: token.is_expired(now),
+        last_used: token.used().map(Time),
+        secret: None,
+    }
+}
+
+/// Lists tokens by name, without their secrets.
+#[utoipa::path(get, path = "/tokens", tag = "tokens",
+    responses((status = 200, body = Vec<AccessToken>)))]
+pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<AccessToken>>> {
+    let list = |context: &Context| {
+        let now = RealClock::new().wall();
+        Ok(context.pool().tokens().iter().map(|token| told(token, now)).collect())
+    };
+    context.engine(list).await.map(Json)
+}
+
+/// Makes a token. Its secret is in this answer, and is told by nobody again.
+#[utoipa::path(post, path = "/tokens", tag = "tokens", request_body = CreateToken,
+    responses(
+        (status = 201, body = AccessToken, headers(("Location" = String))),
+        (status = 400, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The name is taken", body = api::Problem,
+            content_type = "application/problem+json"),
+        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn create(
+    State(context): State<Context>,
+    Body(body): Body<CreateToken>,
+) -> Answer<Made<AccessToken>> {
+    let create = move |context: &Context| {
+        let no_randomness = || Refusal::new(ProblemKind::Internal, "the machine has no randomness");
+        let made_token = bearer::make().ok_or_else(no_randomness)?;
+        let now = RealClock::new().wall();
+        let until =
+            |span: api::SpanInput| WallTime::from_nanos(now.as_nanos().saturating_add(span.0.0));
+        let spec = TokenSpec {
+            name: body.name,
+            id: made_token.id,
+            secret_sha256: made_token.secret_sha256,
+            role: body.role.0,
+            volumes: body.volumes.into_iter().map(|pattern| pattern.0).collect(),
+            expires: body.expires.map(until),
+        };
+        let token = context.pool().create_token(spec)?;
+        let place = format!("{API_PREFIX}/tokens/{}", token.spec.name);
+        let told = AccessToken { secret: Some(made_token.text), ..told(&token, now) };
+        Ok(made(place, told))
+    };
+    context.engine(create).await
+}
+
+/// Shows a token, without its secret.
+#[utoipa::path(get, path = "/tokens/{token}", tag = "tokens",
+    params(("token" = String, Path, description = "Name of the token")),
+    responses(
+        (status = 200, body = AccessToken),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn show(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+) -> Answer<Json<AccessToken>> {
+    let show =
+        move |context: &Context| Ok(told(&*context.pool().token(&name)?, RealClock::new().wall()));
+    context.engine(show).await.map(Json)
+}
+
+/// Revokes a token: from the next request on it lets nobody in. Answers that are under way end.
+#[utoipa::path(delete, path = "/tokens/{token}", tag = "tokens",
+    params(("token" = String, Path, description = "Name of the token")),
+    responses(
+        (status = 204),
+        (status = 404, body = api::Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn revoke(
+    State(context): State<Context>,
+    Named(name): Named<String>,
+) -> Answer<StatusCode> {
+    context.delete(move |context| Ok(context.pool().revoke_token(&name)?)).await
+}

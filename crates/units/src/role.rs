@@ -1,0 +1,103 @@
+//! Roles: what a caller may ask for. They are no ladder: a reader sees data and protects nothing, a
+//! keeper protects data that it never sees.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The rights of a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Sees volumes, history, space, jobs; no data.
+    Viewer,
+    /// And reads data, of the present and the past.
+    Reader,
+    /// What a viewer may, and makes versions, marks and pins; undoes none of it.
+    Keeper,
+    /// What reader and keeper may, and writes: clones, reverts, makes larger.
+    Operator,
+    /// All.
+    Admin,
+}
+
+/// Why a text is no role.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no role")]
+pub struct RoleError(String);
+
+impl RoleError {
+    /// The remedy.
+    pub const HINT: &str = "there is viewer, reader, keeper, operator, admin";
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Role; 5] =
+        [Role::Viewer, Role::Reader, Role::Keeper, Role::Operator, Role::Admin];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Viewer => "viewer",
+            Role::Reader => "reader",
+            Role::Keeper => "keeper",
+            Role::Operator => "operator",
+            Role::Admin => "admin",
+        }
+    }
+
+    /// Whether it may do all that another may.
+    #[must_use]
+    pub fn includes(self, other: Role) -> bool {
+        match self {
+            Role::Admin => true,
+            Role::Operator => other != Role::Admin,
+            Role::Reader | Role::Keeper => other == self || other == Role::Viewer,
+            Role::Viewer => other == Role::Viewer,
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Role {
+    type Err = RoleError;
+
+    fn from_str(text: &str) -> Result<Role, RoleError> {
+        let found = Role::ALL.into_iter().find(|role| role.name() == text);
+        found.ok_or_else(|| RoleError(text.chars().take(32).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Role;
+
+    #[test]
+    fn roles_are_read_as_they_are_printed() {
+        for role in Role::ALL {
+            assert_eq!(role.to_string().parse(), Ok(role));
+            assert_eq!(serde_json::to_value(role).expect("text"), role.name());
+        }
+        assert!("root".parse::<Role>().is_err() && "Admin".parse::<Role>().is_err());
+    }
+
+    #[test]
+    fn each_role_includes_itself_and_a_viewer_and_only_an_admin_includes_all() {
+        let included = |role: Role| -> Vec<&str> {
+            Role::ALL.into_iter().filter(|&other| role.includes(other)).map(Role::name).collect()
+        };
+        assert_eq!(included(Role::Viewer), ["viewer"]);
+        assert_eq!(included(Role::Reader), ["viewer", "reader"]);
+        assert_eq!(included(Role::Keeper), ["viewer", "keeper"]);
+        assert_eq!(included(Role::Operator), ["viewer", "reader", "keeper", "operator"]);
+        assert_eq!(included(Role::Admin).len(), 5);
+    }
+}
