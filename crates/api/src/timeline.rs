@@ -107,7 +107,7 @@ pub struct Server {
     pub iscsi: Option<String>,
     /// The addresses of NFS.
     pub nfs: Vec<String>,
-    /// Who asks, and what they may; not told by older servers.
+    /// The caller, and its rights; not told by older servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub who: Option<Who>,
     /// The hooks around captures that its configuration names.

@@ -67,7 +67,7 @@ impl ToSchema for Pattern {}
 pub struct Who {
     /// As the audit log names it.
     pub name: String,
-    /// What it may.
+    /// Its role.
     pub role: RoleName,
     /// Patterns of the volumes that it sees; none are all.
     pub volumes: Vec<String>,
@@ -81,13 +81,13 @@ pub struct AccessToken {
     /// Its beginning, which may be shown.
     #[schema(example = "hs1_abcdefghij")]
     pub prefix: String,
-    /// What it may.
+    /// Its role.
     pub role: RoleName,
     /// Patterns of the volumes that it sees; none are all.
     pub volumes: Vec<String>,
     /// When it was made.
     pub created: Time,
-    /// Who made it.
+    /// Its maker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_by: Option<String>,
     /// When it is no longer good, by the server's clock; without it it does not expire.
@@ -116,7 +116,7 @@ impl fmt::Debug for AccessToken {
 pub struct CreateToken {
     /// Its name.
     pub name: String,
-    /// What it may.
+    /// Its role.
     pub role: RoleName,
     /// Patterns of the volumes that it sees; none are all. 64 at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

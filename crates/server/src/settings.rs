@@ -95,7 +95,7 @@ pub struct AccessSettings {
     pub group_role: Option<String>,
     /// Whether what can take history away is taken from elsewhere than the unix socket.
     pub remote_deletes: Option<bool>,
-    /// Whose certificates are let in over NBD: `any`, or `named`.
+    /// The certificates that are let in over NBD: `any`, or `named`.
     pub certificates: Option<String>,
 }
 

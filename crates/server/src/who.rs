@@ -1,7 +1,8 @@
 //! Callers: who asks, and what they may. A caller is made at a door, where it came in, and nowhere
 //! else; what it may do is asked of it everywhere.
 //!
-//! 1. A unix socket knows who comes. Whoever shows a token there is that token's, and no more.
+//! 1. A unix socket knows who comes. A token that is shown there makes its caller that
+//!    token's, and no more.
 //! 2. A caller without patterns sees all volumes. One with patterns sees those that they match, by
 //!    the name that a volume has now; all else is not there for it.
 //!
@@ -19,7 +20,7 @@ pub(crate) mod guesses;
 /// Names of users by number.
 const USER_FILE: &str = "/etc/passwd";
 
-/// Who asks.
+/// A caller.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     /// As audit records and logs name it.
@@ -59,11 +60,11 @@ pub struct AccessConfig {
     pub group_role: Role,
     /// Whether what destroys history is taken from elsewhere than a unix socket.
     pub remote_deletes: bool,
-    /// Whose certificates are let in over NBD.
+    /// The certificates that are let in over NBD.
     pub certificates: Certificates,
 }
 
-/// Whose certificates are let in over NBD, of those that the authority has signed.
+/// The certificates that are let in over NBD, of those that the authority has signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Certificates {
     /// All: they may all.

@@ -14,9 +14,9 @@ pub enum Role {
     Viewer,
     /// And reads data, of the present and the past.
     Reader,
-    /// What a viewer may, and makes versions, marks and pins; undoes none of it.
+    /// Sees as a viewer, and makes versions, marks and pins; undoes none of it.
     Keeper,
-    /// What reader and keeper may, and writes: clones, reverts, makes larger.
+    /// Does as reader and keeper, and writes: clones, reverts, makes larger.
     Operator,
     /// All.
     Admin,

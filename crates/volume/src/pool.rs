@@ -20,6 +20,7 @@ pub mod run_figures;
 pub mod samples;
 pub mod space;
 pub mod targets;
+pub mod token_book;
 pub mod tokens;
 pub mod volumes;
 

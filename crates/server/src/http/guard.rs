@@ -111,7 +111,7 @@ enum Failed {
 }
 
 impl Guard {
-    /// Who calls.
+    /// The caller of a request.
     fn caller(
         &self,
         peer: &Peer,

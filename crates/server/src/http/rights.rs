@@ -3,7 +3,7 @@
 //!
 //! 1. A request about a volume that its caller does not see is answered as if there were none of
 //!    that name, whatever its role.
-//! 2. What is about the whole pool needs a caller that sees all of it.
+//! 2. A route about the whole pool needs a caller that sees all of it.
 //!
 //! Names in bodies and queries are the handlers' matter: they go by `Context`.
 
@@ -22,7 +22,7 @@ use super::lacks::{must_be_near, must_have};
 use super::shares::no_share;
 use crate::who::Caller;
 
-/// What a route is about.
+/// The subject of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum About {
     /// No volume; or some, which its handler picks for the caller.

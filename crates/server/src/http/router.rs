@@ -41,7 +41,7 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 )]
 struct Document;
 
-/// Who asks whom: the server, and its tokens.
+/// The server, and its tokens.
 fn caller_routes() -> OpenApiRouter<Context> {
     OpenApiRouter::new()
         .routes(routes!(about::show))

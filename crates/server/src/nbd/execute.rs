@@ -64,7 +64,7 @@ enum Step {
 
 /// The parts of its session that a turn needs, other than the receive buffer.
 struct Turn<'s> {
-    /// Who the client is.
+    /// The client.
     caller: &'s Caller,
     access: &'s AccessConfig,
     export: &'s Arc<dyn Export>,

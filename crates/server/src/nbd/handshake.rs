@@ -43,7 +43,7 @@ pub(super) struct Chosen {
     pub(super) attachment: Attachment,
     /// The client, for people: its address, and the subject of its certificate.
     pub(super) client: String,
-    /// Who it is.
+    /// The client.
     pub(super) caller: Caller,
 }
 
@@ -86,7 +86,7 @@ struct Handshake<'c> {
     client: ClientFlags,
     /// The client, for people.
     peer: String,
-    /// Who it is; none that may be let in.
+    /// The client; none that may be let in.
     caller: Option<Caller>,
     style: ReplyStyle,
     /// The last choice of SET_META_CONTEXT, and its export name.

@@ -364,7 +364,7 @@ pub struct TokenRecord {
     pub volumes: Vec<String>,
     /// Nanoseconds since 1970.
     pub created_ns: u64,
-    /// Who made it.
+    /// Its maker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_by: Option<String>,
     /// When it is no longer good, in nanoseconds since 1970.

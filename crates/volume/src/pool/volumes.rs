@@ -8,7 +8,7 @@ use env::{Rank, RankedMutex};
 use crate::catalogue::TargetRecord;
 use crate::core::Core;
 use crate::pool::registry::Registry;
-use crate::pool::tokens::Tokens;
+use crate::pool::token_book::Tokens;
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
