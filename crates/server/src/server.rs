@@ -120,9 +120,8 @@ impl Server {
         let nfs_context = nfs_context(&pool, &nbd_context);
         let intercepts = relays(&pool, nfs_context.shares(), &nfs, intercepts)?;
         let counted = (&hooks, &reloads, &no_space, &intercepts);
-        let bound = (&nbd_bound, &iscsi, &nfs);
         let all = (&*nbd_context, &iscsi_context, &nfs_context);
-        let context = http_context(config, &pool, all, bound, counted)?;
+        let context = http_context(config, &pool, all, (&nbd_bound, &iscsi, &nfs), counted)?;
         pool.set_rates(config.rates);
         let writing = Writing::start(config.write_memory_bytes)?;
         let fill = FillWatch::new(Arc::clone(context.fill()));

@@ -10,8 +10,8 @@ use super::answer::{Answer, Refusal};
 use super::context::Context;
 use crate::nfs::Opened;
 
-/// Changes a share, with waits for room, as the only command that does. What was done, by one that
-/// failed too, is flushed afterwards and has a line in the audit log.
+/// Changes a share, with waits for room, as the only command that does. Its changes, those of one
+/// that failed too, are flushed afterwards and have a line in the audit log.
 pub(super) fn change<T>(
     context: &Context,
     opened: &Opened,

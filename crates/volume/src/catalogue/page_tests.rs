@@ -12,10 +12,10 @@ use units::{Role, WallTime};
 
 use super::{
     ALL_TABLES, Catalogue, CatalogueMedia, CompactionRecord, ConversionRecord, EventRecord,
-    GraceRecord, GroupRecord, GroupVersionRecord, MarkRecord, RunRecord, Sample, ScheduleRecord,
-    ScheduledRecord, ScrubPhase, ScrubRecord, ScrubScheduleRecord, SegmentRecord, SourceRecord,
-    TargetRecord, TimelineRecord, TokenRecord, TrashRecord, UnitRecord, VersionRecord,
-    VolumeRecord, tables,
+    GraceRecord, GroupRecord, GroupVersionRecord, MarkRecord, ProofRecord, RunRecord, Sample,
+    ScheduleRecord, ScheduledRecord, ScrubPhase, ScrubRecord, ScrubScheduleRecord, SegmentRecord,
+    SourceRecord, TargetRecord, TimelineRecord, TokenRecord, TrashRecord, UnitRecord,
+    VersionRecord, VolumeRecord, tables,
 };
 use crate::ErrorKind;
 use crate::pool::run_figures::{Figures, SpanFigures};
@@ -23,7 +23,7 @@ use crate::retention::keep_rules::KeepRules;
 use crate::retention::open_files::OpenFiles;
 use crate::types::{
     Access, Allowed, Architecture, AuditRecord, CacheSetting, Compaction, Consistency, Credential,
-    Encoding, EncodingSetting, Granularity, Secret, ShareSetting,
+    Encoding, EncodingSetting, Granularity, Secret, ShareSetting, Verdict,
 };
 
 /// The cells of the first table under a heading.

@@ -34,7 +34,7 @@ pub(crate) fn openssl(directory: &Path, date: &str, words: &str) {
     assert!(output.status.success(), "openssl {words}: {errors}");
 }
 
-/// What asks openssl for a key of its own.
+/// Asks openssl for a key of its own.
 pub(crate) const NEW_KEY: &str = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
 
 fn path(rig: &Rig, name: &str) -> String {
