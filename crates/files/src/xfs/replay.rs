@@ -84,7 +84,9 @@ pub fn recover(shape: &Shape, over: &mut Overlay) -> Result<Recovered> {
         let mut cancelled = BTreeMap::new();
         let mut open = Transactions::default();
         let bad = log.records(&live, &mut |record| {
-            open.take(&record, &mut |whole| cancels(&whole, &mut cancelled))
+            open.take((record.lsn, record.operations), &record.data, &mut |whole| {
+                cancels(&whole, &mut cancelled)
+            })
         })?;
         match bad {
             None => break cancelled,
@@ -96,7 +98,7 @@ pub fn recover(shape: &Shape, over: &mut Overlay) -> Result<Recovered> {
     let mut open = Transactions::default();
     let mut transactions = 0;
     let bad = log.records(&live, &mut |record| {
-        open.take(&record, &mut |whole| {
+        open.take((record.lsn, record.operations), &record.data, &mut |whole| {
             transactions += 1;
             replay.transaction(&whole)
         })

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::log::{OPERATION_BYTES, Record};
+use super::log::OPERATION_BYTES;
 use crate::bytes::{be32, byte, le16, le32};
 use crate::error::{Error, Result};
 
@@ -59,14 +59,16 @@ fn damaged(what: &str) -> Error {
 }
 
 impl Transactions {
-    /// Takes a record in; `each` gets the transactions that are whole with it.
+    /// Takes a record in: its change, how many operations it has, and its data; `each` gets the
+    /// transactions that are whole with it.
     pub fn take(
         &mut self,
-        record: &Record,
+        (lsn, operations): (u64, u32),
+        data: &[u8],
         each: &mut dyn FnMut(Transaction) -> Result<()>,
     ) -> Result<()> {
-        let mut rest = &record.data[..];
-        for _ in 0..record.operations {
+        let mut rest = data;
+        for _ in 0..operations {
             if rest.is_empty() {
                 break;
             }
@@ -80,7 +82,7 @@ impl Transactions {
                 return Err(damaged("an operation of nobody"));
             }
             rest = &rest[OPERATION_BYTES + length..];
-            if let Some(whole) = self.operation(record.lsn, be32(head, 0), byte(head, 9), data)? {
+            if let Some(whole) = self.operation(lsn, be32(head, 0), byte(head, 9), data)? {
                 each(whole)?;
             }
         }
@@ -166,5 +168,60 @@ impl Transaction {
         };
         rest.extend(data);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COMMIT, CONTINUE, END, HEAD_MAGIC, OF_TRANSACTION, START, WAS_CONTINUED};
+    use super::{Transaction, Transactions};
+
+    fn record(operations: &[(u32, u8, &[u8])]) -> (u32, Vec<u8>) {
+        let mut data = Vec::new();
+        for (number, flags, bytes) in operations {
+            data.extend(number.to_be_bytes());
+            data.extend((bytes.len() as u32).to_be_bytes());
+            data.extend([OF_TRANSACTION, *flags, 0, 0]);
+            data.extend(*bytes);
+        }
+        (operations.len() as u32, data)
+    }
+
+    /// Two transactions of one item each, one within the other; its head and a region of the first
+    /// are in three records.
+    #[test]
+    fn transactions_go_on_over_records() {
+        let head = [&HEAD_MAGIC.to_le_bytes()[..], &[0; 12]].concat();
+        let item = |number: u8| [0x3C, 0x12, 2, 0, number];
+        let whole = CONTINUE | WAS_CONTINUED;
+        let records = [
+            record(&[(7, START, b""), (7, CONTINUE, &head[..6])]),
+            record(&[
+                (7, WAS_CONTINUED | END, &head[6..]),
+                (7, 0, &item(1)),
+                (7, CONTINUE, b"one "),
+            ]),
+            record(&[(9, START, b""), (9, 0, &head), (9, 0, &item(2)), (7, whole, b"region")]),
+            record(&[(9, 0, b"other"), (9, COMMIT, b""), (8, COMMIT, b""), (3, 0, b"before")]),
+            record(&[(7, WAS_CONTINUED | END, b" of three"), (7, COMMIT, b"")]),
+        ];
+        let mut open = Transactions::default();
+        let mut found = Vec::new();
+        for (lsn, (operations, data)) in (1..).zip(&records) {
+            let mut each = |whole: Transaction| {
+                found.push((whole.lsn, whole.items[0].regions.clone()));
+                Ok(())
+            };
+            open.take((lsn, *operations), data, &mut each).unwrap();
+        }
+        let expected = [
+            (3, vec![item(2).to_vec(), b"other".to_vec()]),
+            (1, vec![item(1).to_vec(), b"one region of three".to_vec()]),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!((open.bytes, open.open.len()), (0, 0));
+        let (operations, data) = &records[1];
+        let cut = open.take((9, *operations), &data[..data.len() - 1], &mut |_| Ok(()));
+        assert!(cut.is_err());
     }
 }
