@@ -147,6 +147,7 @@ fn upper(args: Args) -> Settings {
         nfs: NfsSettings { listen: args.nfs, ..NfsSettings::default() },
         intercept: args.intercept,
         hooks: std::collections::BTreeMap::new(),
+        access: server::AccessSettings::default(),
         log: LogSettings { format: args.log_format, level: args.log_level },
     }
 }

@@ -41,6 +41,7 @@ fn healthy() -> Served {
             iscsi: None,
             nfs: vec!["[::1]:20490".to_owned()],
             hooks: Vec::new(),
+            who: None,
         },
         pool: serde_json::from_str(pool).expect("a pool"),
         volumes: Vec::new(),

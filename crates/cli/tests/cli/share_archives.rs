@@ -133,7 +133,7 @@ fn what_commands_do_to_a_share_is_audited_and_counted_and_what_does_nothing_is_n
     let told: Vec<(&str, &str)> = records
         .map(|it| {
             assert_eq!(it["volume"], "home");
-            assert!(it["caller"].as_str().expect("a caller").starts_with("uid "), "{it}");
+            assert!(it["caller"].as_str().expect("a caller").starts_with("unix:"), "{it}");
             let detail = it["detail"].as_str().expect("words");
             (it["action"].as_str().expect("a word"), detail)
         })

@@ -99,7 +99,7 @@ fn entangled() -> Fixture {
         client.create_volume(&new_volume(name, 1 << 20)).expect("made");
     }
     let clone = |of: &str, name: &str| {
-        let body = CreateClone { name: name.to_owned(), at: None, extent: None, full: false };
+        let body = CreateClone { name: name.to_owned(), ..CreateClone::default() };
         client.create_clone(of, &body).expect("cloned");
     };
     for name in ["pg", "zulu"] {

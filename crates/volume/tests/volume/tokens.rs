@@ -1,6 +1,6 @@
 //! Tokens are kept with the pool: one that was made is there, one that was revoked is not.
 
-use hindsight_volume::{ErrorKind, Pool, TOKEN_PATTERNS_MAX, TokenSpec, on_behalf_of};
+use hindsight_volume::{ErrorKind, TOKEN_PATTERNS_MAX, TokenSpec, on_behalf_of};
 use units::{Role, WallTime};
 
 use crate::hook::Rig;
@@ -47,7 +47,7 @@ fn tokens_outlive_the_pool_and_revoked_ones_do_not() {
     pool.record_token_use(&gone).expect("passed over");
     drop((made, gone, pool));
 
-    let pool: Pool = rig.open();
+    let pool = rig.open();
     let [found] = &pool.tokens()[..] else { panic!("one token") };
     assert_eq!(found.spec, spec("nightly", "abcdefghij"));
     assert_eq!(found.made_by.as_deref(), Some("unix:0 root"));
