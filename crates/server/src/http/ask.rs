@@ -75,8 +75,7 @@ async fn json_body(request: Request) -> Result<Bytes, Refusal> {
 /// Refuses a change that names no setting: a body that was forgotten is no success.
 pub(crate) fn some_change<T: Default + PartialEq>(change: &T) -> Result<(), Refusal> {
     if *change == T::default() {
-        let text = "the body names no setting: nothing was changed";
-        return Err(Refusal::new(ProblemKind::Invalid, text));
+        return Err(Refusal::malformed("the body names no setting: nothing was changed", None));
     }
     Ok(())
 }

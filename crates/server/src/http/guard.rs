@@ -169,8 +169,8 @@ impl Guard {
 
     /// Answers somebody who is nobody.
     async fn refuse(&self, peer: &Peer, failed: Failed) -> Response {
-        let hint = "name a file with it: --token-file FILE (the pool's own is DIR/token), or the \
-                    header Authorization: Bearer TOKEN; the unix socket needs none";
+        let hint = "--token-file DIR/token names the pool's own, --token-file FILE another; over \
+                    HTTP it is the header Authorization: Bearer TOKEN; the unix socket needs none";
         let unauthorized =
             |detail: &str| Refusal::new(ProblemKind::Unauthorized, detail).with_hint(hint);
         let why = match failed {

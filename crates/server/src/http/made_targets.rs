@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use volume::{AccessChange, TargetChange, UnitSpec, UnitsSpec};
 
 use super::answer::{Answer, Refusal};
-use super::ask::{Asked, Body, Named, some_change};
+use super::ask::{Asked, Body, Named};
 use super::context::{Context, moment};
 use super::targets::{allowed, credential};
 use super::together::group_moment;
@@ -108,7 +108,11 @@ pub(super) async fn change(
     Named(name): Named<String>,
     Body(body): Body<ChangeMadeTarget>,
 ) -> Answer<Json<MadeTarget>> {
-    some_change(&ChangeMadeTarget { force: false, ..body.clone() })?;
+    if body == (ChangeMadeTarget { force: body.force, ..ChangeMadeTarget::default() }) {
+        // `force` may be there, which is well formed.
+        let text = "the body names no setting: nothing was changed";
+        return Err(Refusal::new(ProblemKind::Invalid, text));
+    }
     let access = AccessChange {
         chap: body.chap.map(credential).transpose()?,
         mutual: body.mutual.map(credential).transpose()?,

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use units::{Cron, Timing};
 
 use super::answer::{Answer, Listed, Refusal};
-use super::ask::{Asked, Body, Named, some_change};
+use super::ask::{Asked, Body, Named};
 use super::context::Context;
 use super::convert::Of;
 use super::rights::sees_group;
@@ -19,8 +19,10 @@ fn spec_of(
     body: &SetSchedule,
     before: Option<volume::ScheduleSpec>,
 ) -> Answer<volume::ScheduleSpec> {
-    if before.is_some() {
-        some_change(body)?;
+    if before.is_some() && *body == SetSchedule::default() {
+        // `dry_run` may be there, which is well formed.
+        let text = "the body names no setting: nothing was changed";
+        return Err(Refusal::new(ProblemKind::Invalid, text));
     }
     let timing = match (body.every, &body.cron, &before) {
         (Some(every), None, _) => Timing::Every(every.0),

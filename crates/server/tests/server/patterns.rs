@@ -8,7 +8,7 @@ use api::{SizeInput, SpanInput};
 use block::{BlockDevice, MemoryDevice};
 use env::{RealClock, RealEntropy};
 use serde_json::Value;
-use units::{Cron, Granularity, Moment, Network, Size, Span, WallTime};
+use units::{Cron, Granularity, Moment, NamePattern, Network, Size, Span, WallTime};
 use volume::{
     AccessChange, Architecture, CacheChange, Credential, EncodingChange, Machine, Pool, PoolFormat,
     PoolOptions, Secret, VolumeSpec,
@@ -285,6 +285,7 @@ fn a_pattern_has_nothing_that_the_server_does_not_read() {
         | "mark" | "hook" => is_name(text),
         "allow" => wire::iscsi::names::fold_initiator(text).is_ok(),
         "network" => text.parse::<Network>().is_ok(),
+        "Pattern" => text.parse::<NamePattern>().is_ok(),
         "user" => is_user(&pool, text),
         "secret" => Secret::new(text.to_owned()).is_ok(),
         _ => panic!("nobody says what reads {name}"),
