@@ -29,7 +29,7 @@ const DRY_RUNS: &[&[&str]] = &[
     &["share", "delete", "home"],
     &["share", "restore", "home@m", "/", "--to", "/copy"],
     &["share", "repair", "home", "--undo", "op=MKDIR"],
-    &["token", "revoke", "nightly"],
+    &["token", "revoke", "pg"],
 ];
 
 /// The verbs whose manual page has the option, as `volume-set`.
@@ -52,7 +52,7 @@ fn every_dry_run_has_one_shape_and_changes_nothing() {
     let fixture = Fixture::new();
     fixture.ok(&["volume", "create", "pg", "--size", "64MiB"]);
     fixture.ok(&["share", "create", "home"]);
-    fixture.ok(&["token", "create", "nightly", "--role", "viewer"]);
+    fixture.ok(&["token", "create", "pg", "--role", "viewer"]);
     fixture.ok(&["group", "create", "db", "pg"]);
     fixture.ok(&["version", "schedule", "set", "pg", "--every", "7d", "--keep-last", "1"]);
     fixture.ok(&["group", "schedule", "set", "db", "--every", "7d", "--keep-last", "1"]);

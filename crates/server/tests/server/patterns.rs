@@ -282,7 +282,7 @@ fn a_pattern_has_nothing_that_the_server_does_not_read() {
         "to" if text.starts_with('/') => is_path(text),
         "at" | "from" | "to" | "since" | "until" => text.parse::<Moment>().is_ok(),
         "name" | "volume" | "volumes" | "share" | "to_volume" | "to_share" | "group" | "like"
-        | "mark" | "hook" => is_name(text),
+        | "mark" | "hook" | "token" => is_name(text),
         "allow" => wire::iscsi::names::fold_initiator(text).is_ok(),
         "network" => text.parse::<Network>().is_ok(),
         "Pattern" => text.parse::<NamePattern>().is_ok(),
