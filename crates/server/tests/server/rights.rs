@@ -220,6 +220,13 @@ fn nothing_that_a_caller_is_told_names_a_volume_that_it_does_not_see() {
     for role in [Role::Operator, Role::Admin] {
         let made = fixture.client.create_token(&token(role.name(), role, &["pg*"]));
         let secret = secret(&made.expect("made"));
+        for of in ["", "/history", "/timeline"] {
+            let of = format!("/api/v1/volumes/pg-clone{of}");
+            let (status, text) = ask(&fixture, &secret, ("GET", &of), "");
+            assert!(status == 200 && !text.contains("zulu"), "{of}: {status} {text}");
+            let is_told = text.contains("\"cloned\"") || of.ends_with("clone");
+            assert!(is_told, "that it is a clone is told: {text}");
+        }
         for (method, path) in routes().into_iter().filter(|(method, _)| method == "GET") {
             for query in ["", "at=latest", "from=v:0", "at=seq:0", "since=seq:0&until=seq:0"] {
                 let filled = fill(&fixture, &path, 0).replace("77", "0");
