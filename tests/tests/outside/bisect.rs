@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 use anyhow::{Context, Result, ensure};
 use hindsight_tests::command::{call, run, skips_without_root};
 use hindsight_tests::disk::wait_until;
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
 use crate::stage::Stage;
@@ -68,7 +69,7 @@ fn volumes(stage: &Stage) -> Result<Vec<String>> {
 /// The mounts of looks, and the directories for them; those of this test alone.
 fn mounts(stage: &Stage) -> Result<(usize, usize)> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    let own = format!(" {}/hindsight-scratch-", stage.text("tmp"));
+    let own = format!(" {}/hindsight-vol-scratch-", stage.text("tmp"));
     let mounts = mounts.lines().filter(|line| line.contains(&own)).count();
     Ok((mounts, fs::read_dir(stage.path("tmp"))?.count()))
 }
@@ -189,7 +190,10 @@ fn nothing_stays_of_a_search_that_is_ended() -> Result<()> {
         }
         // Its clone goes by itself; what was run is no process of ours any more, and ends here.
         ensure!(volumes(&stage)?.len() == 2, "{:?}", volumes(&stage)?);
-        let _ = Command::new("kill").args(["-KILL", &format!("-{}", search.id())]).status();
+        // Not by `kill -KILL -N`: that of procps takes N for -1 where it begins with 1, and ends
+        // all that runs on the machine.
+        let group = Pid::from_raw(i32::try_from(search.id())?).context("a number")?;
+        kill_process_group(group, Signal::KILL)?;
     }
     Ok(())
 }
