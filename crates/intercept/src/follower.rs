@@ -110,7 +110,7 @@ pub(crate) struct Follower<G> {
     pub(crate) address: PrimaryAddress,
     pub(crate) spool: Spool,
     pub(crate) flight: Flight,
-    state: Mutex<(State, Option<String>)>,
+    trouble: Mutex<Option<String>>,
     followed: AtomicU64,
     compared: AtomicU64,
     comparisons: AtomicU64,
@@ -130,7 +130,7 @@ impl<G: Ground> Follower<G> {
             address,
             spool: Spool::new(),
             flight: Flight::default(),
-            state: Mutex::new((State::Comparing, None)),
+            trouble: Mutex::default(),
             followed: AtomicU64::new(0),
             compared: AtomicU64::new(0),
             comparisons: AtomicU64::new(0),
@@ -176,10 +176,10 @@ impl<G: Ground> Follower<G> {
     }
 
     pub(crate) fn status(&self) -> Status {
-        let (state, trouble) = self.state.lock().clone();
-        let (waiting, waiting_bytes) = self.spool.waiting();
+        let trouble = self.trouble.lock().clone();
+        let (is_queue, waiting, waiting_bytes) = self.spool.waiting();
         Status {
-            state,
+            state: if is_queue { State::Following } else { State::Comparing },
             waiting,
             waiting_bytes,
             followed: self.followed.load(Ordering::Relaxed),
@@ -203,12 +203,10 @@ impl<G: Ground> Follower<G> {
             primary = None;
             self.spool.mark_dirty([Dirty::Everything]);
             let trouble = words(&fault);
-            let mut state = self.state.lock();
-            if state.1.as_ref() != Some(&trouble) {
+            let before = self.trouble.lock().replace(trouble.clone());
+            if before.as_ref() != Some(&trouble) {
                 tracing::warn!(primary = %self.address, trouble, "the share waits");
             }
-            *state = (State::Comparing, Some(trouble));
-            drop(state);
             self.spool.pause(pause);
             pause = (2 * pause).min(PAUSE_MAX);
         }
@@ -235,7 +233,6 @@ impl<G: Ground> Follower<G> {
     /// Makes the share as the primary is. Changes that pass meanwhile are compared again, until
     /// little is left; that is done while no call passes, if it is done soon.
     fn compare(&self, primary: &mut Primary, known: &mut Known) -> Result<(), Fault> {
-        self.state.lock().0 = State::Comparing;
         self.comparisons.fetch_add(1, Ordering::Relaxed);
         let goes_on = || !self.spool.is_stopped();
         for _ in 0..ROUNDS_MAX {
@@ -280,7 +277,7 @@ impl<G: Ground> Follower<G> {
                 compared => compared?,
             }
         }
-        *self.state.lock() = (State::Following, None);
+        *self.trouble.lock() = None;
         self.left_out.store(known.left_out() as u64, Ordering::Relaxed);
         tracing::info!(primary = %self.address, "the share follows");
         Ok(())

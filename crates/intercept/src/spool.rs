@@ -128,10 +128,10 @@ impl Spool {
         state.is_queue
     }
 
-    /// Records that are not done, and the bytes of those that wait.
-    pub(crate) fn waiting(&self) -> (usize, usize) {
+    /// Whether records are queued, how many are not done, and the bytes of those that wait.
+    pub(crate) fn waiting(&self) -> (bool, usize, usize) {
         let state = self.state.lock();
-        (state.queue.len() + state.in_hand, state.queue_bytes)
+        (state.is_queue, state.queue.len() + state.in_hand, state.queue_bytes)
     }
 
     pub(crate) fn stop(&self) {
@@ -160,5 +160,21 @@ impl State {
         if self.dirty.len() > DIRTY_MAX {
             self.dirty = HashSet::from([Dirty::Everything]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Spool;
+    use crate::update::Dirty;
+
+    #[test]
+    fn a_spool_is_a_queue_from_when_all_is_compared_until_something_may_differ() {
+        let spool = Spool::new();
+        assert!(!spool.begin_queue() && !spool.waiting().0);
+        spool.take_dirty();
+        assert!(spool.begin_queue() && spool.waiting().0);
+        spool.mark_dirty([Dirty::Everything]);
+        assert!(!spool.waiting().0, "before anybody compares");
     }
 }
