@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use api::SpanInput;
 use units::WallTime;
-use volume::{Deletion, Error, ErrorKind, Pool, Result, Volume};
+use volume::{Error, ErrorKind, Pool, Result, Volume};
 
 use crate::attach::{Attachments, Part};
 
@@ -32,38 +32,50 @@ pub(crate) fn length_ns(asked: SpanInput) -> Result<u64> {
     Err(Error::new(ErrorKind::Invalid, text).with_hint("from 1s to 7d"))
 }
 
-/// The name of a scratch clone: as was asked for, or one that no other has.
-pub(crate) fn name_for(asked: &str) -> String {
-    if asked.is_empty() { format!("scratch-{:x}", now_ns()) } else { asked.to_owned() }
+/// The characters of an origin's name that a clone has before the rest, which has 28 at most.
+const ORIGIN_CHARS: usize = 100;
+
+/// The name of a scratch clone: as was asked for, or one that no other has, and that begins with
+/// the origin's, as callers see volumes by their names.
+pub(crate) fn name_for(origin: &str, asked: &str) -> String {
+    if !asked.is_empty() {
+        return asked.to_owned();
+    }
+    let origin = &origin[..origin.len().min(ORIGIN_CHARS)];
+    format!("{origin}-scratch-{:x}", now_ns())
 }
 
-fn remove(pool: &Pool, volume: &Arc<Volume>) {
-    let asked = Deletion { grace_ns: Some(0), force: true, dry_run: false };
-    match pool.remove(volume, asked) {
-        Ok(_) => {}
-        // Somebody was faster.
-        Err(error) if error.kind == ErrorKind::NotFound => {}
+/// Whether it is gone, or stays for good.
+fn remove(pool: &Pool, volume: &Arc<Volume>) -> bool {
+    match pool.remove_scratch(volume) {
+        Ok(()) => true,
+        // Somebody was faster, or has named it.
+        Err(error) if error.kind == ErrorKind::NotFound => true,
         Err(error) => {
             let name = volume.name();
             tracing::error!(name, %error, "a scratch clone could not be removed");
+            false
         }
     }
 }
 
-/// Removes those whose time is over and that nobody has open.
-pub(crate) fn sweep(pool: &Pool, attachments: &Arc<Attachments>) {
+/// Removes those whose time is over and that nobody has open; false once one could not be removed.
+pub(crate) fn sweep(pool: &Pool, attachments: &Arc<Attachments>) -> bool {
     let now = WallTime::from_nanos(now_ns());
     let is_over = |(_, until): &(Arc<Volume>, WallTime)| *until <= now;
     for (volume, _) in pool.scratch_clones().into_iter().take_while(is_over) {
         // Nobody opens it meanwhile.
         let closed = attachments.close(volume.id(), Part::Past, false, Duration::ZERO);
-        if closed.is_ok() {
-            remove(pool, &volume);
+        if closed.is_ok() && !remove(pool, &volume) {
+            return false;
         }
     }
+    true
 }
 
 /// Removes all of them, while nobody is served.
 pub(crate) fn remove_all(pool: &Pool) {
-    pool.scratch_clones().iter().for_each(|(volume, _)| remove(pool, volume));
+    for (volume, _) in pool.scratch_clones() {
+        remove(pool, &volume);
+    }
 }

@@ -347,9 +347,7 @@ impl Writer {
         if terms.merged.is_some_and(|merged| !self.is_as_merged(merged)) {
             return Ok(());
         }
-        if self.core.is_closed() {
-            return Err(Error::new(ErrorKind::Refused, "the pool is closed"));
-        }
+        self.check_open()?;
         // A cache that was switched on and is off again does not stand in the way of it either.
         if !terms.behind && self.may_write(terms) {
             return Ok(());

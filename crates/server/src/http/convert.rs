@@ -395,7 +395,7 @@ pub(crate) fn explained(explained: volume::Explained) -> api::Explained {
 }
 
 pub(crate) fn group(info: volume::GroupInfo) -> api::Group {
-    let volume::GroupInfo { name, volumes, created, captures, hook } = info;
+    let volume::GroupInfo { name, volumes, created, captures, hook, in_trash: _ } = info;
     api::Group { name, volumes, created: time(created), captures, hook, hook_known: true }
 }
 

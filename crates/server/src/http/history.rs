@@ -212,8 +212,13 @@ pub(super) async fn clone(
                 (true, None) => pool.clone_in_full(&name, &at, &body.name, extent)?,
                 (false, None) => pool.clone_with_extent(&name, &at, &body.name, extent)?,
                 (false, Some(length)) => {
+                    if context.volume(&name)?.share().is_some() {
+                        let text = "a share has no scratch clones: nobody knows who has it mounted";
+                        return Err(Refusal::new(ProblemKind::Invalid, text)
+                            .with_hint("clone it, and delete the clone when it is not needed"));
+                    }
                     let length_ns = scratch::length_ns(length)?;
-                    let own = scratch::name_for(&body.name);
+                    let own = scratch::name_for(&name, &body.name);
                     context.check_new_name(&own)?;
                     pool.clone_for(&name, &at, &own, (extent, length_ns))?
                 }

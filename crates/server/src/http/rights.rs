@@ -65,7 +65,8 @@ const TABLE: &[Row] = &[
     ("GET", "/volumes/{volume}", Viewer, About::Volume, KEEPS),
     // Its handler asks for more where it does more than make it larger.
     ("PATCH", "/volumes/{volume}", Operator, About::Volume, KEEPS),
-    ("DELETE", "/volumes/{volume}", Admin, About::Volume, TAKES),
+    // Its handler asks for more where it is no scratch clone.
+    ("DELETE", "/volumes/{volume}", Operator, About::Volume, KEEPS),
     ("POST", "/volumes/{volume}/rename", Admin, About::Volume, KEEPS),
     ("GET", "/volumes/{volume}/space", Viewer, About::Volume, KEEPS),
     ("GET", "/volumes/{volume}/resolve", Viewer, About::Volume, KEEPS),
@@ -241,10 +242,11 @@ pub(super) async fn check(
     }
 }
 
-/// Whether a caller sees a group: all of its volumes, if it has any.
+/// Whether a caller sees a group: all of its volumes, if it has any. Those in the trash come back.
 pub(super) fn sees_group(caller: &Caller, group: &volume::GroupInfo) -> bool {
     let is_seen = |name: &String| caller.sees(name);
-    caller.sees_all() || !group.volumes.is_empty() && group.volumes.iter().all(is_seen)
+    let are_seen = group.in_trash == 0 && group.volumes.iter().all(is_seen);
+    caller.sees_all() || !group.volumes.is_empty() && are_seen
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use units::{Size, Span};
+use units::{Role, Size, Span};
 use volume::{Deletion, Volume};
 
 use super::answer::{Answer, Refusal};
@@ -80,8 +80,14 @@ pub(super) async fn delete(
     let asked = deletion(&query)?;
     context
         .engine(move |context| {
+            let volume = context.volume(&name)?;
+            // An operator made it, and it holds nothing that stays.
+            if !volume.is_scratch() {
+                context.must_have(Role::Admin)?;
+                context.must_be_near()?;
+            }
             // It may have another name by the time that nobody has it any more.
-            remove(context, &context.volume(&name)?, asked)
+            remove(context, &volume, asked)
         })
         .await
         .map(answer)

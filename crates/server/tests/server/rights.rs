@@ -51,7 +51,8 @@ fn needed(method: &str, path: &str) -> Role {
         ("POST", "versions" | "marks" | "verifications") => Role::Keeper,
         ("POST", "revert" | "clones" | "compact" | "uncompact" | "undelete") => Role::Operator,
         ("POST", "archive" | "restores" | "repairs") => Role::Operator,
-        ("PATCH", "{volume}") if path == "/volumes/{volume}" => Role::Operator,
+        // Of the rest of it more is asked: see below.
+        ("PATCH" | "DELETE", "{volume}") if path == "/volumes/{volume}" => Role::Operator,
         _ => Role::Admin,
     }
 }
@@ -323,6 +324,33 @@ fn an_operator_makes_volumes_larger_and_changes_nothing_else() {
     assert_eq!((capture("{}"), capture(r#"{"hook": "none"}"#)), (201, 403), "a hook is a command");
     let volume = fixture.client.volume("v").expect("there");
     assert_eq!((volume.size, volume.window.0.to_string()), (2 << 20, "1d".to_owned()));
+}
+
+#[test]
+fn an_operator_deletes_scratch_clones_and_no_other_volume() {
+    let fixture = Fixture::with_volume();
+    let made = fixture.client.create_token(&token("op", Role::Operator, &["v*"])).expect("made");
+    let secret = secret(&made);
+    let of_v = "/api/v1/volumes/v/clones";
+    let clone = |body: &str| {
+        let (status, text) = ask(&fixture, &secret, ("POST", of_v), body);
+        assert_eq!(status, 201, "{text}");
+        serde_json::from_str::<api::Volume>(&text).expect("a volume").name
+    };
+    let scratch = clone(r#"{"scratch": "1h"}"#);
+    let stays = clone(r#"{"name": "v-stays"}"#);
+    let delete = |name: &str, query: &str| {
+        let path = format!("/api/v1/volumes/{name}{query}");
+        ask(&fixture, &secret, ("DELETE", &path), "").0
+    };
+    for name in ["v", &stays] {
+        for query in ["", "?dry_run=true", "?now=true", "?force=true"] {
+            assert_eq!(delete(name, query), 403, "{name}{query}");
+        }
+    }
+    assert_eq!(delete(&scratch, "?force=true&now=true"), 204);
+    let left: Vec<_> = fixture.client.volumes().expect("listed");
+    assert_eq!(left.iter().map(|volume| &*volume.name).collect::<Vec<_>>(), ["v", "v-stays"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use api::{CreateClone, ProblemKind, Rename, SpanInput, Volume};
+use api::{CreateClone, CreateShare, ProblemKind, Rename, SpanInput, Volume};
 use units::Span;
 
 use crate::fixture::{Fixture, attach, kind};
@@ -33,6 +33,7 @@ fn a_scratch_clone_goes_when_its_time_is_over_and_nobody_has_it() {
     fixture.write(0, 1);
     let (held, kept, idle) =
         (scratch(&fixture, SECOND_NS), scratch(&fixture, SECOND_NS), scratch(&fixture, SECOND_NS));
+    assert!(held.name.starts_with("v-scratch-"), "{}", held.name);
     let until = held.scratch_until.expect("it is one").0;
     assert!(until > held.created.0);
     let attached = attach(&fixture.nbd_socket(), &held.name);
@@ -76,4 +77,14 @@ fn a_scratch_clone_that_cannot_be_is_refused() {
         ProblemKind::Invalid
     );
     assert_eq!(fixture.client.volumes().expect("listed").len(), 1);
+}
+
+#[test]
+fn a_share_has_none_as_nobody_knows_who_has_it_mounted() {
+    let fixture = Fixture::with_volume();
+    let share = CreateShare { name: "home".to_owned(), ..CreateShare::default() };
+    fixture.client.create_share(&share).expect("made");
+    let scratch = Some(SpanInput(Span(SECOND_NS)));
+    let body = CreateClone { scratch, ..CreateClone::default() };
+    assert_eq!(kind(fixture.client.create_clone("home", &body)), ProblemKind::Invalid);
 }

@@ -65,6 +65,8 @@ pub struct GroupInfo {
     pub name: String,
     /// Its volumes.
     pub volumes: Vec<String>,
+    /// How many of its volumes are in the trash.
+    pub in_trash: usize,
     /// When it was made.
     pub created: WallTime,
     /// Captures made of it, also those of which nothing is left.
@@ -164,6 +166,7 @@ impl Groups {
         volumes.sort();
         GroupInfo {
             name: record.name.clone(),
+            in_trash: record.members.len() - volumes.len(),
             volumes,
             created: WallTime::from_nanos(record.created_ns),
             captures: record.next_version,

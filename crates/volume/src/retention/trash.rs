@@ -37,7 +37,9 @@ enum End {
     Over(TrashRecord),
     /// A write found no room.
     NoRoom(TrashRecord),
-    /// The same, and it is a scratch clone.
+    /// It is a scratch clone: its time is over, or nobody needs it any more.
+    Scratch,
+    /// It is one, and a write found no room.
     ScratchNoRoom,
 }
 
@@ -45,7 +47,7 @@ impl End {
     /// How it went into the trash.
     fn trash(self) -> Option<TrashRecord> {
         match self {
-            End::Asked { .. } | End::ScratchNoRoom => None,
+            End::Asked { .. } | End::Scratch | End::ScratchNoRoom => None,
             End::Emptied(trash) | End::Over(trash) | End::NoRoom(trash) => Some(trash),
         }
     }
@@ -55,6 +57,7 @@ impl End {
         let since = WallTime::from_nanos(record.trash.map_or(0, |trash| trash.deleted_ns));
         match self {
             End::Asked { .. } => ("volume-delete", what),
+            End::Scratch => ("volume-delete", format!("{what}: it was a scratch clone")),
             End::Emptied(_) => ("volume-delete", format!("{what}, in the trash since {since}")),
             End::Over(_) => {
                 ("trash-expire", format!("{what}: in the trash since {since}, its grace is over"))
@@ -178,11 +181,15 @@ impl Engine {
         }
         let deleted_ns = self.core.machine.clock.wall().as_nanos();
         // Nobody looks for a scratch clone in the trash.
-        let is_scratch = volume.scratch_until_ns().is_some();
+        let is_scratch = volume.is_scratch();
         let grace_ns = if is_scratch { 0 } else { asked.grace_ns.unwrap_or(TRASH_NS) };
         let trash = TrashRecord { deleted_ns, until_ns: deleted_ns.saturating_add(grace_ns) };
         let told = volume.told_deleted(trash)?;
         if asked.dry_run {
+            return Ok(told);
+        }
+        if is_scratch {
+            self.remove_scratch(volume)?;
             return Ok(told);
         }
         if grace_ns == 0 {
@@ -194,6 +201,18 @@ impl Engine {
         self.put_away(volume, trash, asked.force)?;
         self.share_memory();
         Ok(told)
+    }
+
+    /// Deletes a scratch clone for good, and nothing else: one that was given a name of its own
+    /// meanwhile stays.
+    ///
+    /// # Errors
+    /// `NotFound` if it is none, or gone; `Refused`, `Io`.
+    pub fn remove_scratch(&self, volume: &Arc<Volume>) -> Result<()> {
+        self.check_open()?;
+        let mut work = self.work.lock();
+        self.destroy(volume, End::Scratch)?;
+        work.purge()
     }
 
     /// Deletes for good what is in the trash under a number.
@@ -313,9 +332,11 @@ impl Groups {
             if record.trash != end.trash() {
                 return Err(not_in_trash(&volume.name));
             }
-            // Somebody has named it, and so kept it.
-            if end == End::ScratchNoRoom && record.scratch_until_ns.is_none() {
-                return Err(not_in_trash(&volume.name));
+            // Somebody has named it, and so kept it; or it is gone.
+            let is_of_scratch = matches!(end, End::Scratch | End::ScratchNoRoom);
+            if is_of_scratch && record.scratch_until_ns.is_none() {
+                let text = format!("{} is no scratch clone", volume.name);
+                return Err(Error::new(ErrorKind::NotFound, text));
             }
             let (action, detail) = end.told(record);
             record.deleted = true;
@@ -342,7 +363,7 @@ impl Groups {
             gate.seal();
             volume.compactions.clear();
             self.set_groups(groups);
-            if matches!(end, End::Asked { .. } | End::ScratchNoRoom) {
+            if matches!(end, End::Asked { .. } | End::Scratch | End::ScratchNoRoom) {
                 self.registry.withdraw(volume);
             }
             volume.cache().discard();

@@ -110,6 +110,12 @@ impl Identity {
         self.record.lock().scratch_until_ns
     }
 
+    /// Whether it is a scratch clone, which goes by itself.
+    #[must_use]
+    pub fn is_scratch(&self) -> bool {
+        self.scratch_until_ns().is_some()
+    }
+
     /// Whether clients can have it: it is neither deleted nor in the trash.
     #[must_use]
     pub fn is_served(&self) -> bool {

@@ -1,7 +1,8 @@
 //! Scratch clones: what the engine knows of clones that go by themselves.
 
 use hindsight_volume::{
-    AuditRecord, CacheChange, Deletion, Granularity, KeptFor, Pool, Volume, VolumeChange, WriteOp,
+    AuditRecord, CacheChange, Deletion, ErrorKind, Granularity, KeptFor, Pool, Volume,
+    VolumeChange, WriteOp,
 };
 use units::{Moment, Seq};
 
@@ -29,7 +30,11 @@ fn a_scratch_clone_stays_one_until_it_is_named_and_is_never_in_the_trash() {
     drop(origin);
     let pool = rig.kill(pool);
     assert_eq!(names(&pool), ["s", "t"], "the catalogue knows");
+    // Somebody who held it as a scratch clone takes it away no more.
+    let held = pool.volume("s").expect("there");
     pool.rename_volume("s", "mine", false).expect("renamed");
+    let kept = pool.remove_scratch(&held).expect_err("it has a name of its own");
+    assert_eq!(kept.kind, ErrorKind::NotFound);
     assert_eq!(names(&pool), ["t"]);
     pool.remove_volume("t", Deletion::default()).expect("removed");
     assert!(pool.trash().expect("told").is_empty());
@@ -73,7 +78,10 @@ fn gives_up_scratch_clones(cache_bytes: u64) {
         assert!(live.view(&Moment::Seq(Seq(1))).is_ok(), "history goes after scratch clones");
     }
     assert!(pool.scratch_clones().is_empty(), "it is still there");
-    assert!(write(&clone, 0).is_err(), "what is gone takes no writes");
+    let after = write(&clone, 0).expect_err("what is gone takes no writes");
+    for error in gone.iter().chain([&after]) {
+        assert_eq!(error.kind, ErrorKind::NotFound, "{error}");
+    }
     // Whatever the write met that made room of its own volume, it is no failure of the pool.
     put(&live, 0, 6);
     assert_eq!(get(&live, 0), 6, "{gone:?}");
