@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use volume::{Consistency, PlannedHook, Pool};
@@ -15,6 +15,9 @@ use crate::{Attachments, StartError, scratch};
 
 /// How often schedules are looked at.
 const LOOK: Duration = Duration::from_millis(100);
+/// How often scratch clones whose time is over are removed; and after one could not be.
+const SWEEP: Duration = Duration::from_secs(1);
+const SWEEP_AFTER_FAILURE: Duration = Duration::from_secs(60);
 
 /// The running thread; stopped by [`Hooked::stop`].
 pub(crate) struct Hooked {
@@ -42,6 +45,11 @@ impl Hooked {
             .spawn(move || run(&pool, &hooks, &attachments, &told))
             .map_err(StartError::Thread)?;
         Ok(Hooked { stop, thread, proving })
+    }
+
+    /// Ends the proof that runs, while its clone is still served: what it says later is not heard.
+    pub(crate) fn end_proofs(&self) {
+        self.proving.0.end();
     }
 
     /// Lets captures under way finish, commands included, and ends the thread.
@@ -104,6 +112,7 @@ fn run(
     stop: &(Mutex<bool>, Condvar),
 ) {
     let mut under_way: BTreeMap<(bool, String), JoinHandle<()>> = BTreeMap::new();
+    let mut sweep_at = Instant::now();
     loop {
         under_way.retain(|_, capture| !capture.is_finished());
         for due in due(pool) {
@@ -116,7 +125,10 @@ fn run(
                 Err(error) => tracing::error!(%error, "a capture could not be begun"),
             }
         }
-        scratch::sweep(pool, attachments);
+        if sweep_at <= Instant::now() {
+            let is_well = scratch::sweep(pool, attachments);
+            sweep_at = Instant::now() + if is_well { SWEEP } else { SWEEP_AFTER_FAILURE };
+        }
         let mut stopping = stop.0.lock();
         if !*stopping {
             stop.1.wait_for(&mut stopping, LOOK);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use units::{Moment, Span};
-use volume::{Deletion, Pool, Proof, Resolved, Verdict, Volume};
+use volume::{Pool, Proof, Resolved, Verdict, Volume};
 
 use crate::attach::{Attachments, Part};
 use crate::hooks::{Hooks, kill};
@@ -24,6 +24,8 @@ use crate::{StartError, scratch};
 
 /// Proofs that wait, at most.
 const WAITING_MAX: usize = 64;
+/// And of one volume: those of others have their turn.
+const WAITING_OF_VOLUME_MAX: usize = 8;
 /// A clone stays so much longer than its check may take, in nanoseconds.
 const SPARE_NS: u64 = 60_000_000_000;
 /// How often a command is asked whether it has ended.
@@ -68,7 +70,9 @@ impl Proving {
     /// Has a proof wait for its turn; false where too many do.
     pub(crate) fn ask(&self, wanted: Wanted) -> bool {
         let mut state = self.state.lock();
-        if state.waiting.len() >= WAITING_MAX || state.is_stopping {
+        let of_volume = state.waiting.iter().filter(|it| it.volume.id() == wanted.volume.id());
+        let is_full = of_volume.count() >= WAITING_OF_VOLUME_MAX;
+        if is_full || state.waiting.len() >= WAITING_MAX || state.is_stopping {
             return false;
         }
         state.waiting.push_back(wanted);
@@ -101,10 +105,15 @@ impl Proving {
         thread.spawn(run).map_err(StartError::Thread)
     }
 
-    /// Ends the one that runs; none begins any more.
-    pub(crate) fn stop(&self, thread: JoinHandle<()>) {
+    /// Ends the one that runs, which says nothing; none begins any more.
+    pub(crate) fn end(&self) {
         self.state.lock().is_stopping = true;
         self.changed.notify_all();
+    }
+
+    /// The same, and waits for it.
+    pub(crate) fn stop(&self, thread: JoinHandle<()>) {
+        self.end();
         if thread.join().is_err() {
             tracing::error!("the thread of proofs panicked");
         }
@@ -159,26 +168,40 @@ impl Proving {
             return unknown(format!("the configuration has no hook {}", wanted.hook));
         };
         let length_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        let name = scratch::name_for("");
+        let name = scratch::name_for(wanted.volume.name(), "");
         let (at, how) = (Moment::Seq(wanted.at.seq), (None, length_ns.saturating_add(SPARE_NS)));
         let clone = match pool.clone_for(wanted.volume.name(), &at, &name, how) {
             Ok(clone) => clone,
             Err(error) => return unknown(format!("it could not be cloned: {error}")),
         };
+        // With another granularity than every write, the last one is kept until the next alone.
+        let origin = clone.info().ok().and_then(|info| info.cloned_from);
+        if origin.is_none_or(|(_, seq)| seq != wanted.at.seq) {
+            self.give_back(pool, &clone);
+            return unknown("the moment was not kept until it was its turn: name a version".into());
+        }
         // As long as it is looked at it stays.
         let held = attachments.attach(clone.id(), Part::Past, "a proof");
         let judged = self.run(&argv, timeout, wanted, &name);
         drop(held);
-        let _closed = attachments.close(clone.id(), Part::Past, true, timeout.min(PATIENCE));
-        let is_there = clone.is_served();
-        let asked = Deletion { grace_ns: Some(0), force: true, dry_run: false };
-        if let Err(error) = pool.remove(&clone, asked) {
-            // It goes by itself, later.
-            tracing::debug!(name, %error, "the clone of a proof could not be removed");
+        // Somebody may have given it a name, and so kept it.
+        if clone.is_scratch() {
+            let _ = attachments.close(clone.id(), Part::Past, true, timeout.min(PATIENCE));
         }
+        let is_there = clone.is_served();
+        self.give_back(pool, &clone);
         match judged {
-            Some(_) if !is_there => unknown("its clone was given up: the pool was full".to_owned()),
+            Some(_) if !is_there => {
+                unknown("its clone went meanwhile: it was deleted, or the pool was full".to_owned())
+            }
             judged => judged,
+        }
+    }
+
+    fn give_back(&self, pool: &Pool, clone: &Arc<Volume>) {
+        if let Err(error) = pool.remove_scratch(clone) {
+            // It goes by itself, later, or stays as somebody wants.
+            tracing::debug!(name = clone.name(), %error, "the clone of a proof was not removed");
         }
     }
 
@@ -216,7 +239,11 @@ impl Proving {
         };
         let began = Instant::now();
         loop {
-            match child.try_wait() {
+            let ended = child.try_wait();
+            // A server that stops takes the clone away from a check: that is no verdict.
+            let is_stopping = self.state.lock().is_stopping;
+            match ended {
+                Ok(Some(_)) if is_stopping => return None,
                 Ok(Some(status)) => return Some(judge(status)),
                 Ok(None) => {}
                 Err(error) => return Some((Verdict::Unknown, format!("{program}: {error}"))),

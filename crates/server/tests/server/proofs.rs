@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use api::{HistoryQuery, ProblemKind, Verification, Verify};
+use api::{ChangeVolume, CreateVersion, HistoryQuery, ProblemKind, Verification, Verify};
 use hindsight_server::{HookSettings, Settings};
+use units::Granularity;
 
 use crate::fixture::{Fixture, kind, new_volume, problem};
 
@@ -111,4 +112,42 @@ fn a_server_that_stops_ends_its_check() {
     assert!(began.elapsed() < Duration::from_secs(60), "it was waited for");
     assert!(fixture.client.verifications("v").expect("listed").is_empty());
     assert_eq!(fixture.client.volumes().expect("listed").len(), 1);
+}
+
+#[test]
+fn a_moment_that_was_not_kept_until_its_turn_is_not_proven_by_another() {
+    let fixture = fixture();
+    let change =
+        ChangeVolume { granularity: Some(Granularity::OnDemand), ..ChangeVolume::default() };
+    fixture.client.change_volume("v", &change, false).expect("changed");
+    fixture.write(0, 1);
+    fixture.client.create_version("v", &CreateVersion::default()).expect("captured");
+    let hangs = Verify { at: Some("v:0".to_owned()), hook: "hangs".to_owned() };
+    fixture.client.verify("v", &hangs).expect("asked");
+    fixture.write(0, 1);
+    let latest = Verify { at: None, hook: "looks".to_owned() };
+    let told = fixture.client.verify("v", &latest).expect("asked");
+    // Its turn comes in a second; until then the present has gone on.
+    fixture.write(0, 9);
+    let proof = ended(&fixture, &told);
+    assert_eq!(proof.verdict, "unknown", "{proof:?}");
+    assert!(proof.said.contains("was not kept"), "{proof:?}");
+}
+
+#[test]
+fn a_check_that_loses_its_clone_to_a_stop_says_nothing() {
+    let mut fixture = Fixture::with(|settings: &mut Settings, _| {
+        // It ends with 1 as soon as nobody serves it any more.
+        let script = "until ! qemu-io -r -f raw -c 'read 0 512' $HINDSIGHT_URI >/dev/null 2>&1; \
+                      do sleep 0.02; done; exit 1";
+        let verify = ["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()].into();
+        let hook = HookSettings { verify, ..HookSettings::default() };
+        settings.hooks.insert("reads".to_owned(), hook);
+    });
+    fixture.client.create_volume(&new_volume("v", 1 << 20)).expect("create");
+    let seq = fixture.write(0, 1);
+    fixture.client.verify("v", &verify(seq, "reads")).expect("asked");
+    std::thread::sleep(Duration::from_millis(300));
+    fixture.restart();
+    assert_eq!(fixture.client.verifications("v").expect("listed"), []);
 }
