@@ -25,8 +25,8 @@ export function takeToken() {
   const [, inFragment] = /^#token=(.*)$/.exec(address.hash) || [];
   const token = inFragment ?? address.searchParams.get('token');
   if (token === null) return;
-  keepToken(token);
-  if (inFragment) address.hash = '';
+  if (token) keepToken(token);
+  if (inFragment !== undefined) address.hash = '';
   address.searchParams.delete('token');
   history.replaceState(null, '', address.pathname + address.search + address.hash);
 }

@@ -94,8 +94,8 @@ function App() {
       ${pool && html`<a class="fill" href="#/pool">
         <${SpaceBar} parts=${poolParts(pool)} total=${poolTotal(pool)} label=${`${pool.fill_percent} % of the pool is used`} />
         <span>${pool.fill_percent} % used</span></a>`}
-      ${server?.who && html`<span class="who" id="who" title="Who this tab is, and its role">${server.who.name}, ${server.who.role}${
-        server.who.volumes.length ? ` of ${server.who.volumes.join(' ')}` : ''}</span>`}
+      ${server?.who && html`<span class="who" id="who" title=${server.who.name}>${server.who.role}${
+        server.who.volumes.length ? ` of ${server.who.volumes.join(' ')}` : ''}, ${server.who.name}</span>`}
       <span class=${silentSince ? 'contact off' : 'contact'} role="status" id="contact">${silentSince ? 'no connection' : 'live'}</span>
       <button type="button" title="Zone in which times are shown" aria-label=${`Times in ${zone()}; change`}
         onClick=${() => { setUtc(!usesUtc()); redraw((turn) => turn + 1); }}>${zone()}</button>
@@ -150,6 +150,12 @@ function Login() {
 }
 
 api.takeToken();
+// An address with a token that is opened where the page is: the tab is somebody else from then on.
+addEventListener('hashchange', () => {
+  if (!location.hash.startsWith('#token=')) return;
+  api.takeToken();
+  location.reload();
+});
 const root = document.getElementById('app');
 root.replaceChildren();
 render(html`<${App} />`, root);

@@ -202,7 +202,7 @@ pub struct Conversion {
 /// there; should it change, they cannot be read any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Import {
-    /// Its path on the server's machine.
+    /// Its path on the server's machine; empty for a caller who sees only some volumes.
     pub file: String,
     /// Bytes that the volume no longer needs it for. Counted anew when the server starts.
     pub done_bytes: u64,

@@ -305,6 +305,11 @@ impl Context {
         volume.unfinished_import = unfinished_import;
         volume.hook_known = self.is_known(volume.hook.as_deref());
         volume.cloned_from = volume.cloned_from.filter(|origin| self.sees(&origin.volume));
+        // A clone that is copied names its origin, an import a file of the server's machine.
+        if let Some(import) = volume.import.as_mut().filter(|_| !self.sees_everything()) {
+            import.file.clear();
+            import.trouble = import.trouble.take().map(|_| "copying rests".to_owned());
+        }
         Ok(volume)
     }
 

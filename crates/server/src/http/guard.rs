@@ -23,7 +23,7 @@ use super::{page, rights};
 use crate::token::Token;
 use crate::who::bearer::{self, PREFIX};
 use crate::who::guesses::Guesses;
-use crate::who::{AccessConfig, Caller, for_caller};
+use crate::who::{Caller, for_caller};
 
 /// These paths say nothing secret, and machines without the token ask for them.
 const OPEN_PATHS: [&str; 2] = ["/healthz", "/readyz"];
@@ -42,8 +42,8 @@ pub(crate) enum Door {
 /// The other end of a connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Peer {
-    /// Of a unix socket: the user, if that is known.
-    Unix(Option<u32>),
+    /// Of a unix socket, which knows who comes.
+    Unix(Caller),
     /// Of TCP: the address, and its text.
     Tcp(SocketAddr, Arc<str>),
 }
@@ -54,7 +54,6 @@ pub(crate) struct Guard {
     pub(crate) door: Door,
     /// The pool's own token.
     pub(crate) token: Option<Token>,
-    pub(crate) access: AccessConfig,
     pub(crate) guesses: Arc<Guesses>,
     pub(crate) context: Context,
 }
@@ -127,6 +126,12 @@ impl Guard {
             in_header.and_then(|value| value.split_once(' ')).and_then(|(scheme, shown)| {
                 scheme.eq_ignore_ascii_case("bearer").then(|| shown.trim_matches(' '))
             });
+        // Somebody there is known. Other tokens are of a proxy's own callers.
+        if let Peer::Unix(caller) = peer
+            && !in_header.is_some_and(|shown| shown.starts_with(PREFIX))
+        {
+            return Ok(caller.clone());
+        }
         let is_pools = |shown| self.token.as_ref().is_some_and(|token| token.is(shown));
         if in_header.into_iter().chain(in_query).any(is_pools) {
             return Ok(Caller::of_pool_token(from));
@@ -134,11 +139,10 @@ impl Guard {
         // Addresses stand in histories and logs of proxies: only the pool's own token is taken
         // from one, as `serve` prints it.
         let Some(shown) = in_header else {
-            return match (peer, in_query) {
-                (_, Some(_)) => Err(Failed::Wrong("the token in the address is not the pool's")),
-                (Peer::Unix(uid), None) => Ok(Caller::of_socket(*uid, &self.access)),
-                (Peer::Tcp(..), None) => Err(Failed::Nothing),
-            };
+            return Err(match in_query {
+                Some(_) => Failed::Wrong("the token in the address is not the pool's"),
+                None => Failed::Nothing,
+            });
         };
         let Some(shown) = bearer::read(shown) else {
             return Err(Failed::Wrong(match shown.starts_with(PREFIX) {

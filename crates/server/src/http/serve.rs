@@ -29,6 +29,7 @@ use crate::admission::is_loopback;
 use crate::listen::{Bound, SocketFile};
 use crate::token::Token;
 use crate::who::guesses::Guesses;
+use crate::who::{AccessConfig, Caller};
 
 /// Connections of a listener at once; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 256;
@@ -64,10 +65,10 @@ impl HttpServer {
         let guard = |door| Guard {
             door,
             token: token.cloned(),
-            access: *context.access(),
             guesses: Arc::clone(&guesses),
             context: context.clone(),
         };
+        let access = *context.access();
         let mut files = Vec::new();
         let unix = bound.unix.map(|unix| {
             files.push(unix.file);
@@ -83,7 +84,7 @@ impl HttpServer {
         let listeners = unix.into_iter().chain(tcp).collect();
         let thread = std::thread::Builder::new()
             .name("http".to_owned())
-            .spawn(move || run(&runtime, listeners, patience, stopped))
+            .spawn(move || run(&runtime, listeners, (patience, access), stopped))
             .map_err(StartError::Thread)?;
         Ok(HttpServer { stop, thread, _files: files })
     }
@@ -114,12 +115,13 @@ struct Accepting {
     admission: Arc<Admission>,
     graceful: Graceful,
     patience: Patience,
+    access: AccessConfig,
 }
 
 fn run(
     runtime: &Runtime,
     listeners: Vec<(Listener, axum::Router)>,
-    patience: Patience,
+    (patience, access): (Patience, AccessConfig),
     mut stopped: watch::Receiver<bool>,
 ) {
     runtime.block_on(async {
@@ -131,7 +133,7 @@ fn run(
             all_permits.push(Arc::clone(&permits));
             let admission = Admission::new(CONNECTIONS_MAX);
             let graceful = Arc::clone(&graceful);
-            let accepting = Accepting { router, permits, admission, graceful, patience };
+            let accepting = Accepting { router, permits, admission, graceful, patience, access };
             tokio::spawn(accepting.accept_all(listener));
         }
         // The sender is dropped only after it has said stop.
@@ -164,7 +166,8 @@ impl Accepting {
             match listener.accept().await {
                 Ok((stream, _)) => {
                     let uid = stream.peer_cred().ok().map(|peer| peer.uid());
-                    self.serve(stream, Peer::Unix(uid), None, permit);
+                    let caller = Caller::of_socket(uid, &self.access);
+                    self.serve(stream, Peer::Unix(caller), None, permit);
                 }
                 Err(error) => pause(&error).await,
             }

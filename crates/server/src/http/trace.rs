@@ -21,6 +21,7 @@ use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Named};
 use super::context::Context;
 use crate::taps::{Noted, Tap};
+use crate::who::{self, Caller};
 
 /// How often what was noted is sent.
 const TICK: Duration = Duration::from_millis(50);
@@ -60,6 +61,7 @@ pub(super) async fn record(
         first: Some(first_frames(&tap, volume.name())),
         tap,
         volume: Arc::downgrade(&volume),
+        caller: who::caller().map(|(caller, _)| caller),
         context,
         ticks,
         limit_bytes,
@@ -106,6 +108,8 @@ struct Recording {
     tap: Tap,
     /// Its name may be another one later, and that which it had another volume's.
     volume: Weak<Volume>,
+    /// Its rights may end before it.
+    caller: Option<Caller>,
     context: Context,
     ticks: Interval,
     /// It ends before it is longer than this.
@@ -165,9 +169,14 @@ impl Recording {
         }
     }
 
-    /// Whether its time is over, the volume is gone, or the server stops.
+    /// Whether its time is over, its caller may no more, the volume is gone, or the server stops.
     fn has_ended(&self) -> bool {
-        let is_there = self.volume.upgrade().is_some_and(|volume| volume.is_served());
+        let may = |name: &str| {
+            let caller = self.caller.as_ref();
+            caller.is_some_and(|caller| !caller.is_revoked() && caller.sees(name))
+        };
+        let volume = self.volume.upgrade();
+        let is_there = volume.is_some_and(|volume| volume.is_served() && may(volume.name()));
         self.tap.is_over() || !is_there || !self.context.is_ready()
     }
 

@@ -306,7 +306,7 @@ impl Handshake<'_> {
         let caller = self.caller.as_ref();
         let is_seen = |name: &str| {
             let volume = name.split('@').next().unwrap_or_default();
-            caller.is_some_and(|caller| caller.sees(volume))
+            caller.is_some_and(|caller| caller.may(Role::Reader) && caller.sees(volume))
         };
         for export in listed.iter().filter(|export| is_seen(&export.name)) {
             encode::listed_export(&export.name, &export.description, &mut self.out);

@@ -34,7 +34,7 @@ impl Handshake<'_> {
                 }
                 Ok(self.ack(code))
             }
-            Err(error) => Ok(self.refuse(code, OptionReplyKind::INVALID, &error.message)),
+            Err(error) => Ok(self.refuse_contexts(code, error)),
         }
     }
 
@@ -64,8 +64,13 @@ impl Handshake<'_> {
                 self.contexts = Some((meta.name.to_owned(), chosen));
                 Ok(self.ack(code))
             }
-            Err(error) => Ok(self.refuse(code, OptionReplyKind::INVALID, &error.message)),
+            Err(error) => Ok(self.refuse_contexts(code, error)),
         }
+    }
+
+    fn refuse_contexts(&mut self, code: OptionCode, error: OpenError) -> Next {
+        let (_, error) = self.told(error);
+        self.refuse(code, OptionReplyKind::INVALID, &error.message)
     }
 }
 
