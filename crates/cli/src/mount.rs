@@ -25,7 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use units::{Moment, VolumeMoment};
 
 use crate::failure::Failure;
-use crate::file::view::{Disk, How, Need, NeedArgs, Reading, View, Volume, Writes};
+use crate::file::view::{How, Need, NeedArgs, Reading, View, Volume, Writes};
 use crate::moment;
 use crate::output::pairs;
 use crate::session::{Session, say};
@@ -218,12 +218,12 @@ fn open_disk(
     }
     let volume = Volume::find(session, &of.volume)?;
     let at = volume.resolve(&of.moment.to_string())?;
-    let (disk, writes): (Rc<dyn Source>, Option<Rc<dyn Writes>>) = if args.writable {
-        let disk: Rc<Disk> = Rc::new(volume.present()?);
-        (disk.clone(), Some(disk))
-    } else {
-        (volume.disk(at.seq)?, None)
+    let writes = args.writable.then(|| volume.present().map(Rc::new)).transpose()?;
+    let (at, disk): (_, Rc<dyn Source>) = match &writes {
+        Some(disk) => (at, disk.clone()),
+        None => volume.opened(at, |at| volume.disk(at.seq))?,
     };
+    let writes = writes.map(|disk| -> Rc<dyn Writes> { disk });
     let nanos = at.time.0.as_nanos();
     let time = files::Time {
         seconds: (nanos / 1_000_000_000) as i64,

@@ -185,11 +185,19 @@ impl Trial<'_> {
     }
 
     fn scratch(&self, at: &Resolved) -> anyhow::Result<Scratch<'_>> {
-        let at = Some(format!("seq:{}", at.seq));
-        let body =
-            CreateClone { at, scratch: Some(SpanInput(UNATTENDED)), ..CreateClone::default() };
+        let body = CreateClone {
+            at: Some(format!("seq:{}", at.seq)),
+            scratch: Some(SpanInput(UNATTENDED)),
+            ..CreateClone::default()
+        };
         let volume = self.client.create_clone(self.volume, &body)?;
         let mut scratch = Scratch { client: self.client, volume, uri: String::new(), held: None };
+        let cloned = scratch.volume.cloned_from.as_ref().map(|origin| origin.seq);
+        if cloned != Some(at.seq) {
+            let text = format!("seq:{} was not kept: the volume keeps not every write", at.seq);
+            let hint = "name a version or a mark that is pinned, as --bad v:3";
+            return Err(Failure::new(text).with_hint(hint).into());
+        }
         scratch.uri = image::uri(&scratch.volume, "")?;
         let address: Address = scratch.uri.parse().map_err(Failure::new)?;
         scratch.held = Some(address.open()?);

@@ -179,6 +179,23 @@ impl Volume {
         Ok(self.client.resolve(&self.name, moment)?)
     }
 
+    /// Opens a moment by its seq; which one that was, too. With another granularity than every
+    /// write the last one is kept until the next alone: then it is the last one that is kept.
+    pub fn opened<T>(
+        &self,
+        mut at: Resolved,
+        open: impl Fn(&Resolved) -> anyhow::Result<T>,
+    ) -> anyhow::Result<(Resolved, T)> {
+        loop {
+            let opened = open(&at)?;
+            let kept = self.resolve(&format!("seq:{}", at.seq))?;
+            if kept.seq == at.seq {
+                return Ok((at, opened));
+            }
+            at = kept;
+        }
+    }
+
     /// The oldest seq that can be opened.
     pub fn oldest(&self) -> u64 {
         self.volume.oldest.seq
@@ -250,7 +267,8 @@ impl View {
     pub fn open(session: &Session, reading: &Reading) -> anyhow::Result<View> {
         let volume = Volume::find(session, &reading.of.volume)?;
         let at = volume.resolve(&reading.of.moment.to_string())?;
-        let (part, system, tree) = volume.tree(at.seq, &reading.part).map_err(judge)?;
+        let open = |at: &Resolved| volume.tree(at.seq, &reading.part).map_err(judge);
+        let (at, (part, system, tree)) = volume.opened(at, open)?;
         let transactions = match tree.state() {
             State::Replayed(count) => Some(count),
             State::Clean | State::Unreplayed => None,

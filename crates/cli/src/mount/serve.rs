@@ -31,6 +31,9 @@ const ENOENT: i32 = 2;
 const EINTR: i32 = 4;
 const EAGAIN: i32 = 11;
 const ENODEV: i32 = 19;
+const EINVAL: i32 = 22;
+/// The longest target that the kernel takes: a page, less the zero at its end.
+const LINK_BYTES_MAX: usize = 4095;
 
 /// A tree that is mounted.
 pub struct Served {
@@ -87,7 +90,7 @@ pub fn serve(
             Ok(request) => {
                 let Some(reply) = served.answer(&request) else { continue };
                 send(device, &reply)?;
-                if matches!(request.operation, Operation::Init { .. }) {
+                if matches!(request.operation, Operation::Init { .. }) && agrees(&reply) {
                     ready()?;
                 }
                 continue;
@@ -99,11 +102,16 @@ pub fn serve(
     }
 }
 
+/// Whether a reply is no failure: behind its length is an error, 0 without one.
+fn agrees(reply: &[u8]) -> bool {
+    reply.get(4..8) == Some(&[0; 4])
+}
+
 fn send(device: &mut File, reply: &[u8]) -> io::Result<()> {
     match device.write(reply) {
         Ok(_) => Ok(()),
-        // The one who asked is gone.
-        Err(error) if matches!(error.raw_os_error(), Some(ENOENT | ENODEV)) => Ok(()),
+        // The one who asked is gone, or has its error: the kernel takes no such answer.
+        Err(error) if matches!(error.raw_os_error(), Some(ENOENT | ENODEV | EINVAL)) => Ok(()),
         Err(error) => Err(error),
     }
 }
@@ -155,6 +163,10 @@ impl Served {
             Operation::Attributes => self.known(node).map(|(known, _)| reply.attributes(&known)),
             Operation::Link => {
                 let link = self.tree.link(node).map_err(|error| errno(&error));
+                let link = link.and_then(|target| match target.len() {
+                    ..=LINK_BYTES_MAX => Ok(target),
+                    _ => Err(Errno::IO),
+                });
                 link.map(|target| reply.put(&target))
             }
             Operation::Read { offset, length } => {
