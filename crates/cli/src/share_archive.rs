@@ -96,7 +96,8 @@ pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<ExitCode> 
             return Err(error);
         }
     };
-    session.answer(&imported, show)?;
+    let left_out = imported.left_out + packed.left_out.len() as u64;
+    session.answer(&imported, |imported| show(imported, left_out))?;
     let told = packed.left_out.iter().chain(&imported.told);
     told.for_each(|what| say(&format!("left out: {what}")));
     for (number, what) in [
@@ -110,8 +111,7 @@ pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<ExitCode> 
     if !is_new {
         say(&undo(&imported));
     }
-    let is_whole = packed.left_out.is_empty() && imported.left_out == 0;
-    Ok(if is_whole { ExitCode::Done } else { ExitCode::Partly })
+    Ok(if left_out == 0 { ExitCode::Done } else { ExitCode::Partly })
 }
 
 /// Refuses to write into a share that has files, unless that is wanted.
@@ -156,13 +156,13 @@ fn undo(imported: &ImportedFiles) -> String {
     }
 }
 
-fn show(imported: &ImportedFiles) -> String {
+fn show(imported: &ImportedFiles, left_out: u64) -> String {
     pairs(&[
         ("imported into", format!("{} {}", imported.share, imported.path)),
         ("created", imported.created.to_string()),
         ("overwritten", imported.overwritten.to_string()),
         ("as they were", imported.kept.to_string()),
-        ("left out", imported.left_out.to_string()),
+        ("left out", left_out.to_string()),
         ("written", human(imported.bytes)),
         ("number", imported.number.to_string()),
         ("before", format!("seq:{}", imported.before)),

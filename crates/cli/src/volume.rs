@@ -343,6 +343,14 @@ fn would_become(mut volume: Volume, args: &SetArgs) -> (Volume, Vec<String>) {
     if let Some(architecture) = args.architecture.clone() {
         let rest = "data would move in the background, the history stays as it is";
         tell(format!("the architecture would be {architecture}: {rest}"));
+        let needs_cache = ["split-downstream", "hybrid"].contains(&&*architecture);
+        if needs_cache && volume.cache.is_none() {
+            tell(
+                "it would have a write-back cache: what was not flushed is lost if the server \
+                  dies"
+                    .to_owned(),
+            );
+        }
         if architecture == "auto" {
             tell(format!("auto is what `hindsight model advise {}` names", args.name));
         } else {
@@ -354,20 +362,16 @@ fn would_become(mut volume: Volume, args: &SetArgs) -> (Volume, Vec<String>) {
         volume.granularity = granularity;
     }
     if let Some(window) = args.window {
-        let grace = args.grace.map_or("1d".to_owned(), |grace| grace.to_string());
-        let older = match (window < volume.window.0, args.now) {
-            (false, _) => String::new(),
-            (true, true) => ": history older than the new window would be lost at once".to_owned(),
-            (true, false) => {
-                format!(": history older than the new window would be kept for {grace}")
-            }
-        };
+        let older = lost("history older than the new window", window < volume.window.0, args);
         tell(format!("the window would be {window}{older}"));
         volume.window = SpanInput(window);
     }
     if let Some(Limit(limit)) = args.history_limit {
-        volume.history_limit = limit.map(|l| l.0);
-        tell(format!("the history limit would be {}", limit_of(volume.history_limit)));
+        let limit = limit.map(|l| l.0);
+        let is_less = limit.is_some_and(|limit| volume.history_limit.is_none_or(|l| limit < l));
+        volume.history_limit = limit;
+        let less = lost("history beyond it", is_less, args);
+        tell(format!("the history limit would be {}{less}", limit_of(limit)));
     }
     if args.cache.is_some() || args.cache_dirty.is_some() {
         let size = args.cache.map_or("its size".to_owned(), |c| cache_size(c).0.to_string());
@@ -399,10 +403,20 @@ fn would_become(mut volume: Volume, args: &SetArgs) -> (Volume, Vec<String>) {
         tell(format!("the hook would be {hook}"));
         (volume.hook, volume.hook_known) = (hook_or_none(hook), true);
     }
-    if args.now && args.window.is_none() {
+    if args.now && args.window.is_none() && volume.grace.is_some() {
         tell("a grace period that is under way would end".to_owned());
     }
     (volume, told)
+}
+
+/// What a smaller window or limit takes away, and when.
+fn lost(what: &str, is_less: bool, args: &SetArgs) -> String {
+    let grace = args.grace.map_or("1d".to_owned(), |grace| grace.to_string());
+    match (is_less, args.now) {
+        (false, _) => String::new(),
+        (true, true) => format!(": {what} would be lost at once"),
+        (true, false) => format!(": {what} would be kept for {grace}"),
+    }
 }
 
 /// A hook that is set; `none` takes it away.

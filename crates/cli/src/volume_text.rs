@@ -30,7 +30,7 @@ pub fn limit_of(bytes: Option<u64>) -> String {
 
 pub fn show_grace(grace: &Grace) -> String {
     let limit = limit_of(grace.history_limit);
-    format!("until {}: window {}, history limit {limit}", grace.until, grace.window.0)
+    format!("until {}: window {}, history limit {limit}", grace.until, space::rough(grace.window.0))
 }
 
 fn show_import(import: &Import) -> Vec<(&'static str, String)> {

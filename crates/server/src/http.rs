@@ -27,6 +27,7 @@ mod operations;
 mod page;
 mod pieces;
 mod pool;
+mod queries;
 mod rename;
 mod repairs;
 mod restores;

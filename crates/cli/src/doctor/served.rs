@@ -42,7 +42,8 @@ pub fn look(served: &Served, report: &mut Report) {
 }
 
 fn look_at_pool(pool: &Pool, report: &mut Report) {
-    if pool.state != "online" {
+    // Members that are out are told below.
+    if pool.state == "refusing-writes" {
         report.find(
             ("pool-writes", Level::Critical),
             "the pool refuses writes",

@@ -88,6 +88,7 @@ fn a_good_pool_is_told_nothing_of() {
 fn a_pool_that_refuses_writes_or_has_a_failed_write_buffer_is_critical() {
     let refuses = found(|s| s.pool.state = "refusing-writes".to_owned());
     assert_eq!(refuses, [("pool-writes", Level::Critical)]);
+    assert_eq!(found(|s| s.pool.state = "degraded".to_owned()), [], "it takes writes");
     let failed = found(|s| s.pool.write_buffers[0].state = "failed".to_owned());
     assert_eq!(failed, [("write-buffer", Level::Critical)]);
 }

@@ -19,7 +19,7 @@ use env::{Clock, RealClock};
 
 use super::answer::Refusal;
 use super::context::Context;
-use super::{page, rights};
+use super::{page, queries, rights};
 use crate::token::Token;
 use crate::who::bearer::{self, PREFIX};
 use crate::who::guesses::Guesses;
@@ -86,10 +86,16 @@ pub(crate) async fn check(
     let changes = !request.method().is_safe();
     if !is_open {
         let method = request.method().clone();
+        let asked = path
+            .as_ref()
+            .map_or(Ok(()), |path| queries::check(&method, path.as_str(), request.uri().query()));
         let route = (path, names.ok());
         let checked = rights::check(&guard.context, &caller, &method, route);
         if let Err(refusal) = for_caller(&caller, false, checked).await {
             tracing::info!(who = &*caller.who, %method, path = request.uri().path(), "forbidden");
+            return refusal.into_response();
+        }
+        if let Err(refusal) = asked {
             return refusal.into_response();
         }
     }

@@ -13,7 +13,7 @@ use super::files::bytes_of;
 
 const FORMS: &str = "conditions are KEY=VALUE with `and` between them: client, uid, time>=, \
                      time<=, path, path~ (with * and ?), op, number, number>=, number<=, repair, \
-                     restore; a value with blanks goes in quotes";
+                     restore, import; a value with blanks goes in quotes";
 
 /// Conditions that all have to hold.
 #[derive(Clone, Debug, Default)]

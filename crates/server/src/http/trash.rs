@@ -25,8 +25,12 @@ pub(super) fn answer(told: DeletedVolume) -> Response {
 }
 
 fn told(told: volume::DeletedVolume, dry_run: bool) -> DeletedVolume {
+    let back = match told.until > told.deleted {
+        true => format!("it could be had back until {}", told.until),
+        false => "it could not be had back".to_owned(),
+    };
     let text = format!(
-        "{} would be deleted with {} live and {} history, {} versions and {} pinned marks",
+        "{} would be deleted with {} live and {} history, {} versions and {} pinned marks; {back}",
         told.name,
         Size(told.live_bytes),
         Size(told.history_bytes),

@@ -125,6 +125,25 @@ fn bad_queries_and_paths_are_refused() {
 }
 
 #[test]
+fn a_query_where_there_is_none_is_refused_and_nothing_is_done() {
+    let fixture = Fixture::with_volume();
+    fixture.client.create_version("v", &Default::default()).expect("captured");
+    let ask = |method: &str, path: &str, body: &str| answered(&fixture, method, path, body);
+    for (method, path, body) in [
+        ("DELETE", "/volumes/v/versions/0?dry_run=true", ""),
+        ("DELETE", "/volumes/v/versions/0?dry%5Frun=true", ""),
+        ("DELETE", "/volumes/v/schedule?dry_run=true", ""),
+        ("POST", "/volumes/v/revert?dry_run=true", r#"{"to": "seq:0"}"#),
+        ("POST", "/volumes/v/rename?dry_run=true", r#"{"to": "w"}"#),
+        ("GET", "/volumes/v?bogus=1", ""),
+    ] {
+        let malformed = (400, ProblemKind::Malformed);
+        assert_eq!(ask(method, path, body), malformed, "{method} {path}");
+    }
+    assert_eq!(fixture.client.version("v", 0).expect("it is there").number, 0);
+}
+
+#[test]
 fn a_moment_outside_the_window_states_the_range() {
     let fixture = Fixture::with_volume();
     let seq = fixture.write(0, 1);

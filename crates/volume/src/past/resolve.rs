@@ -297,7 +297,9 @@ impl Stream {
         let timeline = self.core.timeline(timeline).ok_or_else(|| {
             let text = format!("timeline {timeline} of {} is not there", self.name);
             Error::new(ErrorKind::Corrupt, text)
-        })?;
+        });
+        // It goes with the volume.
+        let timeline = self.unless_gone(timeline)?;
         let store = Arc::clone(&self.core.store);
         let volume = (self.id, self.name.clone());
         let opening = Arc::new(Opening::new(store, volume, timeline, seq, size_bytes));
