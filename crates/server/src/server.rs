@@ -8,14 +8,13 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use env::{Clock, RealClock};
 use prometheus_client::collector::Collector;
 use volume::Pool;
 
 use crate::background::Background;
 use crate::buffers::BuffersCollector;
 use crate::exposure::{
-    Tls, http_protection, iscsi_protection, nbd_protection, nfs_protection, refuse_exposed, tls,
+    AllTls, http_protection, iscsi_protection, nbd_protection, nfs_protection, refuse_exposed,
 };
 use crate::fill::{FillGauge, FillWatch};
 use crate::hooked::Hooked;
@@ -38,7 +37,9 @@ use crate::serving::{
     Collected, Counters, DataThreads, Limits, Listeners, PoolExports, RoomQueue, Serving,
 };
 use crate::taps::{TapCollector, Taps};
+use crate::tls::Tls;
 use crate::token::Token;
+use crate::who::token_named;
 use crate::write_memory::{WriteBufferCollector, Writing};
 use crate::{Attachments, Buffers, Config, NoSpace, StartError, pool_files, scratch};
 
@@ -75,7 +76,7 @@ impl Server {
     pub fn start(config: &Config) -> Result<Server, StartError> {
         // Refusals first: nothing is made before they have passed.
         refuse_exposed(config)?;
-        let tls = tls(config)?;
+        let tls = AllTls::load(config)?;
         let made = MadeDirs::make(&config.pool_dir)?;
         let mut pool = pool_files::open(config)?;
         pool.iter().for_each(|pool| scratch::remove_all(pool));
@@ -105,12 +106,13 @@ impl Server {
     fn serve(
         config: &Config,
         pool: Arc<Pool>,
-        tls: Tls,
+        tls: AllTls,
         doors: Doors,
     ) -> Result<Server, StartError> {
         let exports = PoolExports::new(Arc::clone(&pool));
         let no_space = Arc::clone(exports.no_space());
-        let nbd_context = nbd_context(config, &pool, exports, tls);
+        let nbd_context = nbd_context(config, &pool, exports, tls.nbd);
+        let http_tls = Arc::new(env::RankedRwLock::new(env::Rank::Leaf, tls.http));
         let listeners = doors.described(config)?;
         let Doors { nbd: nbd_bound, http: http_bound, iscsi, nfs, intercepts, token, .. } = doors;
         let patience = Patience(config.http_patience);
@@ -121,7 +123,8 @@ impl Server {
         let intercepts = relays(&pool, nfs_context.shares(), &nfs, intercepts)?;
         let counted = (&hooks, &reloads, &no_space, &intercepts);
         let all = (&*nbd_context, &iscsi_context, &nfs_context);
-        let context = http_context(config, &pool, all, (&nbd_bound, &iscsi, &nfs), counted)?;
+        let bound = (&nbd_bound, &http_bound, &iscsi, &nfs);
+        let context = http_context(config, &pool, all, bound, counted)?;
         pool.set_rates(config.rates);
         let writing = Writing::start(config.write_memory_bytes)?;
         let fill = FillWatch::new(Arc::clone(context.fill()));
@@ -139,7 +142,8 @@ impl Server {
                 return Err(StartError::Thread(error));
             }
         };
-        let http = match HttpServer::start(&context, http_bound, token.as_ref(), patience) {
+        let shown = (token.as_ref(), Arc::clone(&http_tls));
+        let http = match HttpServer::start(&context, http_bound, shown, patience) {
             Ok(http) => http,
             Err(error) => {
                 data.stop();
@@ -160,7 +164,13 @@ impl Server {
         context.set_ready(true);
         Ok(Server {
             pool,
-            reloading: Reloading { config: config.clone(), nbd: nbd_context, hooks, reloads },
+            reloading: Reloading {
+                config: config.clone(),
+                nbd: nbd_context,
+                http_tls,
+                hooks,
+                reloads,
+            },
             context,
             background,
             _writing: writing,
@@ -257,7 +267,8 @@ impl Doors {
             let address = listen::local_address(listener)?;
             intercepts.push(format!("intercept {address} ({intercept})"));
         }
-        let url = |address| format!("http://{address}/?token={token}");
+        let scheme = if config.http_tls.is_some() { "https" } else { "http" };
+        let url = |address| format!("{scheme}://{address}/?token={token}");
         Ok([nbd, iscsi, nfs, intercepts, describe("http", &self.http, url)?].concat())
     }
 
@@ -295,10 +306,7 @@ fn nbd_context(
     };
     let tls = env::RankedRwLock::new(env::Rank::Leaf, tls);
     let pool = Arc::clone(pool);
-    let token_named = Box::new(move |name: &str| {
-        let now = RealClock::new().wall();
-        pool.token(name).ok().filter(|token| !token.is_expired(now))
-    });
+    let token_named = Box::new(move |name: &str| token_named(&pool, name));
     Arc::new(NbdContext { serving, tls, access: config.access, token_named })
 }
 
@@ -353,7 +361,7 @@ fn http_context(
     config: &Config,
     pool: &Arc<Pool>,
     (nbd, iscsi, nfs): (&NbdContext, &Arc<IscsiContext>, &Arc<NfsContext>),
-    bound: (&Bound, &Bound, &Bound),
+    bound: (&Bound, &Bound, &Bound, &Bound),
     (hooks, reloads, no_space, intercepts): (
         &Arc<Hooks>,
         &Arc<Reloads>,
@@ -422,7 +430,7 @@ fn describe(
 
 fn addresses(
     config: &Config,
-    (nbd, iscsi, nfs): (&Bound, &Bound, &Bound),
+    (nbd, http, iscsi, nfs): (&Bound, &Bound, &Bound, &Bound),
     context: &Arc<IscsiContext>,
 ) -> Result<Addresses, StartError> {
     let address = |bound: &Bound| bound.tcp.first().map(listen::local_address).transpose();
@@ -430,6 +438,8 @@ fn addresses(
         unix: nbd.unix.as_ref().map(|unix| unix.file.path.clone()),
         tcp: address(nbd)?,
         tls: config.nbd_tls.is_some(),
+        http: address(http)?,
+        http_tls: config.http_tls.is_some(),
         iscsi: address(iscsi)?.map(|address| (address, Arc::clone(context))),
         nfs: nfs.tcp.iter().map(listen::local_address).collect::<Result<_, _>>()?,
     })
