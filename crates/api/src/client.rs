@@ -32,7 +32,7 @@ mod tokens;
 pub use address::{ServerAddress, Token};
 use connection::{Content, Outgoing, Place};
 use target::Target;
-pub use tls::{ClientTls, Distrust};
+pub use tls::{ClientTls, Distrust, TlsFileError};
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -59,13 +59,8 @@ pub enum ClientError {
         source: std::io::Error,
     },
     /// A file for TLS cannot be used.
-    #[error("cannot use {}", path.display())]
-    TlsFile {
-        /// Which.
-        path: std::path::PathBuf,
-        /// Why.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
+    #[error(transparent)]
+    TlsFile(#[from] TlsFileError),
     /// The request could not be put together (a name with characters that no URL can hold).
     #[error("the request could not be formed")]
     Request(#[source] hyper::http::Error),
@@ -100,7 +95,7 @@ impl ClientError {
             ClientError::Tls { why, .. } => why.exit_code(),
             ClientError::Start(_)
             | ClientError::Connect { .. }
-            | ClientError::TlsFile { .. }
+            | ClientError::TlsFile(_)
             | ClientError::Request(_)
             | ClientError::Exchange(_)
             | ClientError::Body(_)

@@ -24,8 +24,8 @@ pub struct Args {
     /// For how long.
     #[arg(long = "for", value_name = "SPAN", default_value = "12h", value_parser = span)]
     how_long: Span,
-    /// Where the page is, for the browser [default: where the server is asked over TCP, or says that
-    /// it is].
+    /// Where the page is, for the browser [default: where the server is asked over TCP, or says
+    /// that it is].
     #[arg(long, value_name = "URL")]
     url: Option<String>,
 }

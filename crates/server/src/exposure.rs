@@ -44,7 +44,7 @@ pub(crate) fn nbd_protection(config: &Config) -> Protection<'_> {
 
 pub(crate) fn http_protection(config: &Config) -> Protection<'_> {
     Protection {
-        // Whoever comes shows a token or a certificate.
+        // Every client shows a token or a certificate.
         is_enough: config.insecure || config.http_tls.is_some(),
         trusted: &[],
         hint: "give --http-tls-cert and --http-tls-key; without TLS the token can be read on the \

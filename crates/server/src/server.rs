@@ -34,7 +34,7 @@ use crate::proving::Proving;
 use crate::relay_settings::Intercept;
 use crate::reload::{ReloadCollector, Reloading, Reloads};
 use crate::serving::{
-    Collected, Counters, DataThreads, Limits, Listeners, PoolExports, RoomQueue, Serving,
+    Collected, Counters, DataThreads, FrontEnd, Limits, Listeners, PoolExports, RoomQueue, Serving,
 };
 use crate::taps::{TapCollector, Taps};
 use crate::tls::Tls;
@@ -112,10 +112,8 @@ impl Server {
         let exports = PoolExports::new(Arc::clone(&pool));
         let no_space = Arc::clone(exports.no_space());
         let nbd_context = nbd_context(config, &pool, exports, tls.nbd);
-        let http_tls = Arc::new(env::RankedRwLock::new(env::Rank::Leaf, tls.http));
         let listeners = doors.described(config)?;
         let Doors { nbd: nbd_bound, http: http_bound, iscsi, nfs, intercepts, token, .. } = doors;
-        let patience = Patience(config.http_patience);
         let hooks = Arc::new(Hooks::new(config.hooks.clone()));
         let reloads = Arc::new(Reloads::default());
         let iscsi_context = iscsi_context(config, &pool, &nbd_context);
@@ -130,11 +128,8 @@ impl Server {
         let fill = FillWatch::new(Arc::clone(context.fill()));
         let members = MemberWatch::new(config.pool_dir.clone());
         let background = Background::start(Arc::clone(&pool), fill, members)?;
-        let (unix, nbd_socket) = nbd_bound.unix.map(|u| (u.listener, u.file)).unzip();
-        let (nbd, unix) = (Arc::clone(&nbd_context), unix.into_iter().collect());
-        let over_tcp = |front_end, tcp| Listeners { front_end, unix: Vec::new(), tcp };
-        let nbd = Listeners { front_end: nbd, unix, tcp: nbd_bound.tcp };
-        let served = vec![nbd, over_tcp(iscsi_context, iscsi.tcp), over_tcp(nfs_context, nfs.tcp)];
+        let others = [(iscsi_context as Arc<_>, iscsi.tcp), (nfs_context as Arc<_>, nfs.tcp)];
+        let (served, nbd_socket) = front_ends((&nbd_context, nbd_bound), others);
         let data = match DataThreads::start(data_threads(), served) {
             Ok(data) => data,
             Err(error) => {
@@ -142,8 +137,8 @@ impl Server {
                 return Err(StartError::Thread(error));
             }
         };
-        let shown = (token.as_ref(), Arc::clone(&http_tls));
-        let http = match HttpServer::start(&context, http_bound, shown, patience) {
+        let (asks, patience) = ((token.as_ref(), tls.http), Patience(config.http_patience));
+        let http = match HttpServer::start(&context, http_bound, asks, patience) {
             Ok(http) => http,
             Err(error) => {
                 data.stop();
@@ -161,16 +156,12 @@ impl Server {
                 return Err(error);
             }
         };
+        let (config, http_tls) = (config.clone(), Arc::clone(http.tls()));
+        let reloading = Reloading { config, nbd: nbd_context, http_tls, hooks, reloads };
         context.set_ready(true);
         Ok(Server {
             pool,
-            reloading: Reloading {
-                config: config.clone(),
-                nbd: nbd_context,
-                http_tls,
-                hooks,
-                reloads,
-            },
+            reloading,
             context,
             background,
             _writing: writing,
@@ -279,6 +270,19 @@ impl Doors {
             }
         })
     }
+}
+
+/// Where NBD and those that are served over TCP alone are served, and the file of NBD's socket.
+fn front_ends(
+    (nbd, bound): (&Arc<NbdContext>, Bound),
+    others: [(Arc<dyn FrontEnd>, Vec<TcpListener>); 2],
+) -> (Vec<Listeners>, Option<SocketFile>) {
+    let (unix, file) = bound.unix.map(|unix| (unix.listener, unix.file)).unzip();
+    let (front_end, unix) = (Arc::clone(nbd), unix.into_iter().collect());
+    let mut all = vec![Listeners { front_end, unix, tcp: bound.tcp }];
+    let over_tcp = |(front_end, tcp)| Listeners { front_end, unix: Vec::new(), tcp };
+    all.extend(others.map(over_tcp));
+    (all, file)
 }
 
 /// Threads that serve NBD: one per processor.

@@ -459,23 +459,13 @@ impl Config {
         if memory_bytes < MEMORY_BYTES_MIN {
             return Err(StartError::setting("--memory is too little", "give at least 16MiB"));
         }
-        let buffers_bytes = match size(settings.buffers, "--buffers")? {
-            None => BUFFERS_BYTES_DEFAULT,
-            Some(bytes) if (BUFFERS_BYTES_MIN as u64..=BUFFERS_BYTES_MAX).contains(&bytes) => {
-                bytes as usize
-            }
-            Some(_) => {
-                let hint = "give 48MiB (the longest request takes 32MiB) to 16GiB";
-                return Err(StartError::setting("--buffers is out of range", hint));
-            }
-        };
         Ok(Config {
             device: settings.device,
             create: settings.create.unwrap_or(false),
             pool_size_bytes: size(settings.pool_size, "--pool-size")?,
             memory_bytes,
             write_memory_bytes: write_memory(settings.write_memory)?,
-            buffers_bytes,
+            buffers_bytes: buffers(settings.buffers)?,
             is_buffer_pool: settings.buffer_pool.unwrap_or(true),
             rates: Rates {
                 scrub: rate(settings.scrub_rate, "--scrub-rate")?,
@@ -537,6 +527,20 @@ fn write_memory(text: Option<String>) -> Result<Option<u64>, StartError> {
         ));
     }
     Ok(bytes)
+}
+
+/// Memory for requests that wait: enough for the longest one.
+fn buffers(text: Option<String>) -> Result<usize, StartError> {
+    match size(text, "--buffers")? {
+        None => Ok(BUFFERS_BYTES_DEFAULT),
+        Some(bytes) if (BUFFERS_BYTES_MIN as u64..=BUFFERS_BYTES_MAX).contains(&bytes) => {
+            Ok(bytes as usize)
+        }
+        Some(_) => Err(StartError::setting(
+            "--buffers is out of range",
+            "give 48MiB (the longest request takes 32MiB) to 16GiB",
+        )),
+    }
 }
 
 /// How long a command of a hook may take, by default and at most.

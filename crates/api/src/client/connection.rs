@@ -120,8 +120,7 @@ pub(super) async fn exchange(
     outgoing: Outgoing,
 ) -> Result<Incoming, ClientError> {
     let (stream, host) = connect(place).await?;
-    let received = send(stream, host, outgoing).await;
-    received.map_err(|error| tls::explained(place.address, error))
+    send(stream, host, outgoing).await.map_err(|error| explained(place.address, error))
 }
 
 /// Connects, sends, and hands over an answer's bytes as they come; what is no success is read
@@ -133,7 +132,7 @@ pub(super) async fn receive(
 ) -> Result<Option<Incoming>, ClientError> {
     let (stream, host) = connect(place).await?;
     let received = hand_over(stream, host, outgoing, keep).await;
-    received.map_err(|error| tls::explained(place.address, error))
+    received.map_err(|error| explained(place.address, error))
 }
 
 async fn connect(place: Place<'_>) -> Result<(Box<dyn Stream>, Host<'_>), ClientError> {
@@ -150,11 +149,26 @@ async fn connect(place: Place<'_>) -> Result<(Box<dyn Stream>, Host<'_>), Client
                 let stream = in_time(TcpStream::connect(authority)).await.map_err(failed)?;
                 return Ok((Box::new(stream), host));
             }
-            let shaking = tls::Shaking::new(address, authority, tls)?;
+            let distrusted =
+                |(why, source)| ClientError::Tls { address: address.clone(), why, source };
+            let shaking = tls::Shaking::new(authority, tls).map_err(distrusted)?;
             let stream = in_time(TcpStream::connect(authority)).await.map_err(failed)?;
             let stream = in_time(shaking.shake(stream)).await;
-            let stream = stream.map_err(|error| tls::distrusted(address, error))?;
+            let stream = stream.map_err(|error| match tls::distrust(&error) {
+                Some(why) => distrusted((why, error)),
+                None => failed(error),
+            })?;
             Ok((Box::new(stream), host))
+        }
+    }
+}
+
+/// An exchange's error, or why there is no TLS any more.
+fn explained(address: &ServerAddress, error: ClientError) -> ClientError {
+    match tls::distrust(&error) {
+        None => error,
+        Some(why) => {
+            ClientError::Tls { address: address.clone(), why, source: io::Error::other(error) }
         }
     }
 }

@@ -13,7 +13,6 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::{ClientError, ServerAddress};
 use crate::ExitCode;
 
 /// The files by which a server is known, and its client.
@@ -141,45 +140,44 @@ impl fmt::Display for Distrust {
     }
 }
 
+/// A file for TLS cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot use {}", path.display())]
+pub struct TlsFileError {
+    path: PathBuf,
+    source: Box<dyn Error + Send + Sync>,
+}
+
+fn unfit<E: Into<Box<dyn Error + Send + Sync>>>(path: &Path) -> impl Fn(E) -> TlsFileError {
+    |source| TlsFileError { path: path.to_owned(), source: source.into() }
+}
+
 /// Loads the files.
-pub(super) fn load(files: &ClientTls) -> Result<Arc<ClientConfig>, ClientError> {
-    let unfit = |path: &Path| {
-        let path = path.to_owned();
-        move |error: rustls::Error| ClientError::TlsFile { path, source: Box::new(error) }
-    };
+pub(super) fn load(files: &ClientTls) -> Result<Arc<ClientConfig>, TlsFileError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(&files.ca)? {
         roots.add(certificate).map_err(unfit(&files.ca))?;
     }
-    let builder =
-        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider);
     let builder = builder.with_safe_default_protocol_versions().map_err(unfit(&files.ca))?;
     let builder = builder.with_root_certificates(roots);
     let mut config = match &files.own {
         None => builder.with_no_client_auth(),
         Some((cert, key)) => {
-            let source = PrivateKeyDer::from_pem_file(key);
-            let loaded = source.map_err(|source| ClientError::TlsFile {
-                path: key.clone(),
-                source: Box::new(source),
-            })?;
-            let chain = certificates(cert)?;
-            builder.with_client_auth_cert(chain, loaded).map_err(unfit(key))?
+            let loaded = PrivateKeyDer::from_pem_file(key).map_err(unfit(key))?;
+            builder.with_client_auth_cert(certificates(cert)?, loaded).map_err(unfit(key))?
         }
     };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError> {
-    let failed = |source: Box<dyn Error + Send + Sync>| ClientError::TlsFile {
-        path: path.to_owned(),
-        source,
-    };
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
     let found = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<_, _>>);
-    let found: Vec<_> = found.map_err(|error| failed(Box::new(error)))?;
+    let found: Vec<_> = found.map_err(unfit(path))?;
     if found.is_empty() {
-        return Err(failed("it holds no certificate".into()));
+        return Err(unfit(path)("it holds no certificate"));
     }
     Ok(found)
 }
@@ -191,15 +189,12 @@ pub(super) struct Shaking {
 }
 
 impl Shaking {
+    /// One with the server at `HOST:PORT`.
     pub(super) fn new(
-        address: &ServerAddress,
         authority: &str,
         config: Option<&Arc<ClientConfig>>,
-    ) -> Result<Shaking, ClientError> {
-        let failed = |why, text: &str| {
-            let source = io::Error::new(io::ErrorKind::InvalidInput, text.to_owned());
-            ClientError::Tls { address: address.clone(), why, source }
-        };
+    ) -> Result<Shaking, (Distrust, io::Error)> {
+        let failed = |why, text: &str| (why, io::Error::other(text));
         let config = config.ok_or_else(|| failed(Distrust::NoAuthority, "there is no --ca"))?;
         let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -213,32 +208,16 @@ impl Shaking {
     }
 }
 
-/// Why a handshake came to nothing.
-pub(super) fn distrusted(address: &ServerAddress, source: io::Error) -> ClientError {
-    let address = address.clone();
-    match of(&source) {
-        Some(why) => ClientError::Tls { address, why, source },
-        None => ClientError::Connect { address, source },
-    }
-}
-
-/// An exchange's error, or why there is no TLS any more: a server says last that it does not take
-/// the certificate of its client.
-pub(super) fn explained(address: &ServerAddress, error: ClientError) -> ClientError {
-    let ClientError::Exchange(exchange) = &error else { return error };
-    let mut next: Option<&(dyn Error + 'static)> = Some(exchange);
+/// Why there is no TLS, if an error or a cause of it says that. A server says it last that it does
+/// not take the certificate of its client: that is the error of an exchange.
+pub(super) fn distrust(error: &(dyn Error + 'static)) -> Option<Distrust> {
+    let mut next = Some(error);
     while let Some(cause) = next {
-        if let Some(io) = cause.downcast_ref::<io::Error>()
-            && let Some(why) = of(io)
-        {
-            let (address, source) = (address.clone(), io::Error::other(error));
-            return ClientError::Tls { address, why, source };
+        let io = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        if let Some(error) = io.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            return Some(Distrust::of(error));
         }
         next = cause.source();
     }
-    error
-}
-
-fn of(error: &io::Error) -> Option<Distrust> {
-    error.get_ref()?.downcast_ref::<rustls::Error>().map(Distrust::of)
+    None
 }

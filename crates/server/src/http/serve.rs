@@ -1,7 +1,7 @@
 //! Connections of the HTTP API: accepted, bounded in number and time, drained at stop.
 //!
 //! With TLS a handshake comes first: it has its connection's place, and as long as a request's
-//! head. Who speaks HTTP without it is told so, and who says nothing is closed.
+//! head. A client that speaks HTTP without it is told so, and a silent one is closed.
 
 use std::future::pending;
 use std::io;
@@ -56,6 +56,7 @@ const PARTING_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct HttpServer {
     stop: watch::Sender<bool>,
     thread: JoinHandle<()>,
+    tls: Arc<RankedRwLock<Tls>>,
     /// The unix sockets; removed when the server is dropped.
     _files: Vec<SocketFile>,
 }
@@ -66,7 +67,7 @@ impl HttpServer {
     pub(crate) fn start(
         context: &Context,
         bound: Bound,
-        (token, tls): (Option<&Token>, Arc<RankedRwLock<Tls>>),
+        (token, tls): (Option<&Token>, Tls),
         patience: Patience,
     ) -> Result<HttpServer, StartError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -76,7 +77,7 @@ impl HttpServer {
             .map_err(StartError::Thread)?;
         let (stop, stopped) = watch::channel(false);
         let guesses = Arc::new(Guesses::new());
-        let is_tls = tls.read().is_some();
+        let is_tls = tls.is_some();
         let guard = |door| Guard {
             door,
             is_tls: is_tls && door != Door::Unix,
@@ -98,11 +99,18 @@ impl HttpServer {
             (Listener::Tcp(listener), router(guard(door)))
         });
         let listeners = unix.into_iter().chain(tcp).collect();
+        let tls = Arc::new(RankedRwLock::new(Rank::Leaf, tls));
+        let of_tcp = Arc::clone(&tls);
         let thread = std::thread::Builder::new()
             .name("http".to_owned())
-            .spawn(move || run(&runtime, listeners, (patience, access, tls), stopped))
+            .spawn(move || run(&runtime, listeners, (patience, access, of_tcp), stopped))
             .map_err(StartError::Thread)?;
-        Ok(HttpServer { stop, thread, _files: files })
+        Ok(HttpServer { stop, thread, tls, _files: files })
+    }
+
+    /// The TLS of TCP, which a reload replaces, and does not begin or end.
+    pub(crate) fn tls(&self) -> &Arc<RankedRwLock<Tls>> {
+        &self.tls
     }
 
     /// Accepts no more, lets requests at hand finish, and ends.

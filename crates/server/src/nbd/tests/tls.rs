@@ -245,6 +245,22 @@ fn files_that_cannot_be_used_are_named() {
 }
 
 #[test]
+fn a_session_is_not_taken_up_again_where_clients_show_certificates() {
+    let certificates = Certificates::make();
+    for front_end in [TlsFrontEnd::Nbd, TlsFrontEnd::Http] {
+        let mut files = certificates.files("server-cert.pem", "server-key.pem");
+        let may = |files: &TlsFiles| {
+            let tls = load_tls(files, front_end).expect("usable files");
+            assert!(!tls.ticketer.enabled());
+            (tls.session_storage.can_cache(), tls.send_tls13_tickets > 0)
+        };
+        assert_eq!(may(&files), (true, true));
+        files.client_ca = Some(certificates.path("ca-cert.pem"));
+        assert_eq!(may(&files), (false, false));
+    }
+}
+
+#[test]
 fn a_certificate_that_has_expired_or_is_not_valid_yet_is_found() {
     let dir = tempfile::tempdir().expect("directory");
     let found = |from: &str, days: u32| {
