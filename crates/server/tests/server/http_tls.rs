@@ -70,7 +70,8 @@ const VOLUMES: &str = "/api/v1/volumes";
 
 #[test]
 fn a_certificate_may_what_the_token_of_its_name_may_unless_a_token_is_shown() {
-    let fixture = fixture(&["keeper", "nobody"], "named");
+    let fixture = fixture(&["keeper", "maker", "nobody"], "named");
+    fixture.client.create_token(&token("maker", Role::Admin, &["pg*"])).expect("made");
     fixture.client.create_token(&token("keeper", Role::Keeper, &["pg*"])).expect("made");
     let header = format!("Authorization: Bearer {}", fixture.http_address().1);
     let pools = ["-H", &header];
@@ -81,9 +82,12 @@ fn a_certificate_may_what_the_token_of_its_name_may_unless_a_token_is_shown() {
     let json = ["-H", "Content-Type: application/json", "-d", "{}"];
     assert_eq!(status(shown(&fixture, "keeper", versions, &json)), 201);
     assert_eq!(status(shown(&fixture, "keeper", "/api/v1/tokens", &[])), 403);
+    let json = [&json[..3], &["{\"name\":\"pg-2\",\"size\":4096}"]].concat();
+    assert_eq!(status(shown(&fixture, "maker", VOLUMES, &json)), 201);
+    assert_eq!(status(shown(&fixture, "keeper", VOLUMES, &json)), 403);
     let records = fixture.client.audit(&ListQuery::default()).expect("audit").entries;
-    let made = records.iter().find(|record| record.action == "version-create").expect("written");
-    assert_eq!(made.who.as_deref(), Some("cert:keeper"));
+    let made = records.iter().find(|record| record.volume == "pg-2").expect("written");
+    assert_eq!(made.who.as_deref(), Some("cert:maker"));
     assert!(made.from.as_deref().is_some_and(|from| from.starts_with("127.0.0.1:")));
     assert!(fixture.client.token("keeper").expect("there").last_used.is_some());
 
