@@ -98,6 +98,11 @@ pub struct SetSchedule {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_of")]
     #[schema(value_type = Option<String>)]
     pub hook: Option<Option<String>>,
+    /// A hook of the server's configuration whose `verify` looks at each of its versions; null for
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_of")]
+    #[schema(value_type = Option<String>)]
+    pub prove: Option<Option<String>>,
     /// Only say what would be done, and which versions would go.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
@@ -122,6 +127,9 @@ pub struct Schedule {
     /// The hook around each capture.
     #[serde(default)]
     pub hook: Option<String>,
+    /// The hook whose check looks at its versions.
+    #[serde(default)]
+    pub prove: Option<String>,
     /// When it was set.
     pub set: Time,
     /// The next capture.

@@ -112,6 +112,9 @@ pub struct Rules {
     /// which is set].
     #[arg(long, value_name = "NAME")]
     hook: Option<String>,
+    /// A hook whose `verify` looks at each version that it makes; none for no check.
+    #[arg(long, value_name = "NAME")]
+    prove: Option<String>,
     /// Only say what would be done, and which versions would go.
     #[arg(long)]
     dry_run: bool,
@@ -202,6 +205,7 @@ fn set(
         keep,
         label: rules.label,
         hook: rules.hook.map(Some),
+        prove: rules.prove.map(|hook| Some(hook).filter(|hook| hook != "none")),
         dry_run: true,
     };
     let planned = call(&body)?;
@@ -274,6 +278,7 @@ fn show(schedule: &Schedule) -> String {
         ("failures", schedule.failures.to_string()),
     ];
     lines.extend(schedule.hook.clone().map(|hook| ("hook", hook)));
+    lines.extend(schedule.prove.clone().map(|hook| ("prove", hook)));
     lines.extend(schedule.error.clone().map(|error| ("error", error)));
     pairs(&lines)
 }

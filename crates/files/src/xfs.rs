@@ -82,9 +82,10 @@ impl Xfs {
         if !after.is_laid_out_as(&shape) {
             return Err(Error::damaged("the log has a superblock of another file system"));
         }
-        let state = match recovered.transactions {
-            0 => State::Clean,
-            transactions => State::Replayed(transactions),
+        let state = match recovered.is_clean {
+            true => State::Clean,
+            // Even if none of them was whole.
+            false => State::Replayed(recovered.transactions),
         };
         let (newest, last) = (recovered.newest, RefCell::new(None));
         Ok(Xfs { over, shape: after, state, newest, last })

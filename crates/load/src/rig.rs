@@ -249,6 +249,7 @@ impl Rig {
                 keep: KeepRules { last: 1, ..KeepRules::default() },
                 label: String::new(),
                 hook: None,
+                prove: None,
             })?;
         }
         // The clock is looked at once before it is set ahead: from there on it has gone evenly.

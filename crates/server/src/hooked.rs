@@ -1,5 +1,6 @@
 //! Scheduled captures with hooks: each on a thread of its own, because commands take their time.
-//! Between them scratch clones are removed whose time is over.
+//! Between them scratch clones are removed whose time is over, and checks are asked for that
+//! schedules want of their versions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,14 +8,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use units::{Seq, WallTime};
 use volume::{Consistency, PlannedHook, Pool};
 
 use crate::hooks::Hooks;
-use crate::proving::Proving;
+use crate::proving::{Proving, Wanted};
 use crate::{Attachments, StartError, scratch};
 
 /// How often schedules are looked at.
 const LOOK: Duration = Duration::from_millis(100);
+/// How often versions are looked for that are to be checked.
+const ASK: Duration = Duration::from_secs(1);
 /// How often scratch clones whose time is over are removed; and after one could not be.
 const SWEEP: Duration = Duration::from_secs(1);
 const SWEEP_AFTER_FAILURE: Duration = Duration::from_secs(60);
@@ -39,10 +43,10 @@ impl Hooked {
         let proving = (Arc::clone(proving), checks);
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let (told, pool, hooks) = (Arc::clone(&stop), Arc::clone(pool), Arc::clone(hooks));
-        let attachments = Arc::clone(attachments);
+        let (attachments, checks) = (Arc::clone(attachments), Arc::clone(&proving.0));
         let thread = std::thread::Builder::new()
             .name("hooked".to_owned())
-            .spawn(move || run(&pool, &hooks, &attachments, &told))
+            .spawn(move || run(&pool, &hooks, (&attachments, &checks), &told))
             .map_err(StartError::Thread)?;
         Ok(Hooked { stop, thread, proving })
     }
@@ -108,11 +112,12 @@ fn due(pool: &Pool) -> Vec<Due> {
 fn run(
     pool: &Arc<Pool>,
     hooks: &Arc<Hooks>,
-    attachments: &Arc<Attachments>,
+    (attachments, proving): (&Arc<Attachments>, &Proving),
     stop: &(Mutex<bool>, Condvar),
 ) {
     let mut under_way: BTreeMap<(bool, String), JoinHandle<()>> = BTreeMap::new();
-    let mut sweep_at = Instant::now();
+    let mut asked = Asked::new();
+    let (mut sweep_at, mut ask_at) = (Instant::now(), Instant::now());
     loop {
         under_way.retain(|_, capture| !capture.is_finished());
         for due in due(pool) {
@@ -124,6 +129,10 @@ fn run(
                 Ok(thread) => drop(under_way.insert(subject, thread)),
                 Err(error) => tracing::error!(%error, "a capture could not be begun"),
             }
+        }
+        if ask_at <= Instant::now() {
+            ask_for_proofs(pool, proving, &mut asked);
+            ask_at = Instant::now() + ASK;
         }
         if sweep_at <= Instant::now() {
             let is_well = scratch::sweep(pool, attachments);
@@ -140,6 +149,25 @@ fn run(
     for ((_, subject), capture) in under_way {
         if capture.join().is_err() {
             tracing::error!(subject, "a capture with a hook panicked");
+        }
+    }
+}
+
+/// The moments that checks of schedules were last asked to look at: of each volume and hook.
+type Asked = BTreeMap<(u64, String), Seq>;
+
+/// Asks for the checks that schedules want, each once: one whose verdict cannot be kept is not run
+/// again and again.
+fn ask_for_proofs(pool: &Pool, proving: &Proving, asked: &mut Asked) {
+    let due = pool.due_proofs();
+    for (volume, at, hook) in due {
+        let of = (volume.id(), hook.clone());
+        if asked.get(&of) == Some(&at.seq) {
+            continue;
+        }
+        let now = WallTime::from_nanos(scratch::now_ns());
+        if proving.ask(Wanted { volume, at, hook, asked: now }) {
+            asked.insert(of, at.seq);
         }
     }
 }

@@ -75,14 +75,17 @@ impl Inode {
         Error::damaged(format!("inode {} {what}", self.number))
     }
 
-    fn time(&self, at: usize, extra_at: usize) -> Time {
+    fn time(&self, at: usize, extra_at: usize) -> Result<Time> {
         // The seconds are signed; two bits of the extra field go on with them past 2038.
         let seconds = i64::from(le32(&self.bytes, at) as i32);
         if self.extra_end() < extra_at + 4 {
-            return Time { seconds, nanos: 0 };
+            return Ok(Time { seconds, nanos: 0 });
         }
         let extra = le32(&self.bytes, extra_at);
-        Time { seconds: seconds + (i64::from(extra & 3) << 32), nanos: extra >> 2 }
+        if extra >> 2 >= 1_000_000_000 {
+            return Err(self.damaged("has a time that is none"));
+        }
+        Ok(Time { seconds: seconds + (i64::from(extra & 3) << 32), nanos: extra >> 2 })
     }
 
     fn device(&self, kind: Kind) -> Option<(u32, u32)> {
@@ -108,9 +111,9 @@ impl Inode {
             size: self.size(),
             links: u32::from(le16(bytes, 0x1A)),
             identity: Identity { inode: u64::from(self.number), generation: le32(bytes, 0x64) },
-            modified: Some(self.time(0x10, 0x88)),
-            changed: Some(self.time(0xC, 0x84)),
-            accessed: Some(self.time(8, 0x8C)),
+            modified: Some(self.time(0x10, 0x88)?),
+            changed: Some(self.time(0xC, 0x84)?),
+            accessed: Some(self.time(8, 0x8C)?),
             device: self.device(kind),
         })
     }

@@ -2,6 +2,8 @@
 //! the lists of free space lie behind them in the directory's own offsets, and are not looked at.
 //! The targets of symbolic links are here too.
 
+use std::collections::BTreeSet;
+
 use super::base::Xfs;
 use super::header::{DIRECTORY_BLOCK, DIRECTORY_DATA, LINK};
 use super::inode::{Format, Inode};
@@ -51,7 +53,7 @@ impl Xfs {
         let bytes = self.shape.directory_bytes;
         let is_single = inode.size() == bytes as u64;
         let hole = || inode.damaged("is a directory with a hole in a block");
-        let mut past = 0;
+        let (mut past, mut seen) = (0, BTreeSet::new());
         for piece in &pieces {
             // A block may be in several pieces; it begins in one of them.
             let first = piece.offset.next_multiple_of(bytes as u64);
@@ -61,6 +63,9 @@ impl Xfs {
             past = piece.offset + piece.length;
             for offset in (first..past.min(NAMES_END)).step_by(bytes) {
                 let place = piece.place.ok_or_else(hole)? + (offset - piece.offset);
+                if !seen.insert(place) {
+                    return Err(inode.damaged("is a directory that has a block twice"));
+                }
                 let mut block = vec![0; bytes];
                 read_pieces(&pieces, offset, &mut block, &|at, bytes| self.over.read(at, bytes))?;
                 self.check_block(inode, &block, place)?;

@@ -16,8 +16,9 @@ const SHORT_HEAD_BYTES: usize = 4;
 const VALUE_HEAD_BYTES: usize = 56;
 const VALUE_BYTES_MAX: usize = 64 << 10;
 const LEVELS_MAX: usize = 5;
-/// What the attributes of one inode take, in bytes.
+/// What the attributes of one inode take, in bytes, and each more than its name and value.
 const ALL_BYTES_MAX: usize = 64 << 20;
+const PAIR_COST_BYTES: usize = 100;
 
 /// The value stands beside the name.
 const LOCAL: u8 = 0x1;
@@ -50,12 +51,12 @@ impl Xfs {
                 block = self.attribute_block(inode, &places, be32(&block, NODE_HEAD_BYTES + 4))?;
             }
         }
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut all) = (BTreeSet::new(), 0);
         loop {
             if be16(&block, 8) != ATTRIBUTES {
                 return Err(inode.damaged("has a leaf of extended attributes that is none"));
             }
-            self.leaf(inode, &places, &block, &mut found)?;
+            self.leaf(inode, &places, &block, (&mut found, &mut all))?;
             let next = be32(&block, 0);
             if next == 0 {
                 return Ok(found);
@@ -79,10 +80,16 @@ impl Xfs {
         self.block_of(inode, place.ok_or_else(hole)?, size as usize)
     }
 
-    fn leaf(&self, inode: &Inode, places: &[Piece], block: &[u8], found: &mut Pairs) -> Result<()> {
+    /// Adds the attributes of one leaf, and what they take.
+    fn leaf(
+        &self,
+        inode: &Inode,
+        places: &[Piece],
+        block: &[u8],
+        (found, all): (&mut Pairs, &mut usize),
+    ) -> Result<()> {
         let wrong = || inode.damaged("has an extended attribute that is longer than it is");
-        let bytes = |found: &Pairs| found.iter().map(|pair| pair.0.len() + pair.1.len()).sum();
-        let (mut all, count): (usize, _) = (bytes(found), usize::from(be16(block, 56)));
+        let count = usize::from(be16(block, 56));
         let entries = block.get(LEAF_HEAD_BYTES..LEAF_HEAD_BYTES + count * ENTRY_BYTES);
         for entry in entries.ok_or_else(wrong)?.chunks_exact(ENTRY_BYTES) {
             let (at, flags) = (usize::from(be16(entry, 4)), byte(entry, 6));
@@ -94,6 +101,9 @@ impl Xfs {
                 true => (at + 3, byte(block, at + 2)),
                 false => (at + 9, byte(block, at + 8)),
             };
+            if name_bytes == 0 {
+                return Err(inode.damaged("has an extended attribute without a name"));
+            }
             let value_at = name_at + usize::from(name_bytes);
             let name = block.get(name_at..value_at).ok_or_else(wrong)?;
             let value = if is_local {
@@ -103,8 +113,8 @@ impl Xfs {
                 let length = be32(block, at + 4) as usize;
                 self.value(inode, places, be32(block, at), length)?
             };
-            all += name.len() + value.len();
-            if all > ALL_BYTES_MAX {
+            *all += name.len() + value.len() + PAIR_COST_BYTES;
+            if *all > ALL_BYTES_MAX {
                 let (number, mib) = (inode.number, ALL_BYTES_MAX >> 20);
                 let text = format!("inode {number} has more than {mib} MiB of attributes");
                 return Err(Error::limit(text));

@@ -110,14 +110,17 @@ impl Inode {
         Ok(Some(Fork { format: self.format(83)?, bytes, extents: u64::from(extents) }))
     }
 
-    fn time(&self, at: usize) -> Time {
+    fn time(&self, at: usize) -> Result<Time> {
         if self.flags2() & BIG_TIMES == 0 {
-            let seconds = i64::from(be32(&self.bytes, at) as i32);
-            return Time { seconds, nanos: be32(&self.bytes, at + 4) };
+            let (seconds, nanos) = (be32(&self.bytes, at) as i32, be32(&self.bytes, at + 4));
+            if u64::from(nanos) >= NANOS {
+                return Err(self.damaged("has a time that is none"));
+            }
+            return Ok(Time { seconds: i64::from(seconds), nanos });
         }
         let since = be64(&self.bytes, at);
         let seconds = (since / NANOS) as i64 + i64::from(i32::MIN);
-        Time { seconds, nanos: (since % NANOS) as u32 }
+        Ok(Time { seconds, nanos: (since % NANOS) as u32 })
     }
 
     pub fn attributes(&self) -> Result<Attributes> {
@@ -132,9 +135,9 @@ impl Inode {
             size: self.size(),
             links: be32(bytes, 16),
             identity: Identity { inode: self.number, generation: be32(bytes, 92) },
-            modified: Some(self.time(40)),
-            changed: Some(self.time(48)),
-            accessed: Some(self.time(32)),
+            modified: Some(self.time(40)?),
+            changed: Some(self.time(48)?),
+            accessed: Some(self.time(32)?),
             device: is_device.then_some((device >> 18, device & 0x3_FFFF)),
         })
     }

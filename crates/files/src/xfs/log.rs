@@ -29,6 +29,8 @@ const WORDS: usize = 64;
 const LITTLE_ENDIAN: u32 = 1;
 /// The data of a record, in bytes.
 const RECORD_BYTES_MAX: usize = 256 << 10;
+/// The longest log that the kernel takes, in sectors.
+const SECTORS_MAX: u64 = (2 << 30) / SECTOR_BYTES;
 const RECORD_SECTORS_MAX: u64 = (RECORD_BYTES_MAX / SECTOR + 8) as u64;
 /// Records that are written at once, at most, and their sectors.
 const AT_ONCE: usize = 8;
@@ -95,6 +97,9 @@ impl<'a> Log<'a> {
         let sectors = shape.log.1 / SECTOR_BYTES;
         if sectors < 2 * RECORD_SECTORS_MAX {
             return Err(damaged("it is too short"));
+        }
+        if sectors > SECTORS_MAX {
+            return Err(damaged("it is longer than any"));
         }
         Ok(Log { disk, at: shape.log.0, sectors, uuid: shape.own_uuid })
     }
@@ -349,12 +354,13 @@ impl<'a> Log<'a> {
     }
 }
 
-/// The checksum of a record: of its head without the checksum, of the further sectors of the head,
-/// and of the data.
+/// The checksum of a record: of its head without the checksum, of the further sectors of the head
+/// that have words of its data (a short record may have more sectors than that), and of the data.
 fn record_checksum(heads: &[u8], head_bytes: usize, data: &[u8]) -> u32 {
     let mut crc = crc32c(crc32c(u32::MAX, &heads[..CHECKSUM_AT]), &[0; 4]);
     crc = crc32c(crc, &heads[CHECKSUM_AT + 4..head_bytes]);
-    for more in heads.chunks_exact(SECTOR).skip(1) {
+    let used = data.len().div_ceil(WORDS * SECTOR);
+    for more in heads.chunks_exact(SECTOR).take(used).skip(1) {
         crc = crc32c(crc, &more[..MORE_BYTES]);
     }
     !crc32c(crc, data)

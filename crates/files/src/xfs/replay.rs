@@ -10,9 +10,9 @@
 //! 5. What is done in several steps tells its intent first. An intent without its end is refused if
 //!    files would show what is left to do; what only frees or counts blocks is left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::header::{Header, SECTOR_BYTES, SUPERBLOCK};
+use super::header::{Header, SECTOR_BYTES, SUPERBLOCK, checksum};
 use super::log::Log;
 use super::overlay::Overlay;
 use super::shape::Shape;
@@ -46,8 +46,15 @@ const MAP_AT: usize = 20;
 /// The longest buffer, in bytes: a cluster of the largest inodes, or a block of the largest.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
+/// The longest sector that a superblock has, in bytes.
+const SUPERBLOCK_BYTES_MAX: usize = 32 << 10;
+/// Buffers that are cancelled, and intents without their end, at most.
+const REMEMBERED_MAX: usize = 1 << 22;
+
 /// What recovery found.
 pub struct Recovered {
+    /// All was written, so nothing was recovered.
+    pub is_clean: bool,
     pub transactions: u64,
     /// The end of the log.
     pub newest: u64,
@@ -61,7 +68,9 @@ pub struct Replay<'a> {
     /// The change that is replayed.
     pub lsn: u64,
     /// Buffers that are of this change now: where they are, and their length in bytes.
-    changed: Vec<(u64, usize)>,
+    changed: BTreeSet<(u64, usize)>,
+    /// Inodes that were made new.
+    pub made: u64,
     /// Intents without their end yet.
     intents: BTreeMap<(u16, u64), &'static str>,
 }
@@ -78,23 +87,26 @@ pub fn recover(shape: &Shape, over: &mut Overlay) -> Result<Recovered> {
     let mut live = log.live()?;
     let newest = live.newest;
     if live.is_clean {
-        return Ok(Recovered { transactions: 0, newest });
+        return Ok(Recovered { is_clean: true, transactions: 0, newest });
     }
-    let cancelled = loop {
-        let mut cancelled = BTreeMap::new();
+    let sector = over.get(0, SUPERBLOCK_BYTES_MAX)?;
+    let (cancelled, shape) = loop {
+        let (mut cancelled, mut superblock) = (BTreeMap::new(), sector.clone());
+        let mut shape = shape.clone();
         let mut open = Transactions::default();
         let bad = log.records(&live, &mut |record| {
             open.take((record.lsn, record.operations), &record.data, &mut |whole| {
-                cancels(&whole, &mut cancelled)
+                cancels(&whole, &mut cancelled)?;
+                grows(&whole, &mut superblock, &mut shape, over.disk.size())
             })
         })?;
         match bad {
-            None => break cancelled,
+            None => break (cancelled, shape),
             Some(bad) => log.begin_behind(&mut live, bad)?,
         }
     };
-    let (lsn, changed, intents) = (0, Vec::new(), BTreeMap::new());
-    let mut replay = Replay { shape, over, cancelled, lsn, changed, intents };
+    let (lsn, changed, intents) = (0, BTreeSet::new(), BTreeMap::new());
+    let mut replay = Replay { shape: &shape, over, cancelled, lsn, changed, made: 0, intents };
     let mut open = Transactions::default();
     let mut transactions = 0;
     let bad = log.records(&live, &mut |record| {
@@ -110,7 +122,7 @@ pub fn recover(shape: &Shape, over: &mut Overlay) -> Result<Recovered> {
     if let Some(what) = replay.intents.values().next() {
         return Err(Error::unsupported(format!("the log of this XFS ends within {what}")));
     }
-    Ok(Recovered { transactions, newest })
+    Ok(Recovered { is_clean: false, transactions, newest })
 }
 
 /// The first pass.
@@ -121,6 +133,27 @@ fn cancels(whole: &Transaction, cancelled: &mut BTreeMap<(u64, u64), u32>) -> Re
             if buffer.flags & CANCELLED != 0 {
                 *cancelled.entry(buffer.key).or_insert(0) += 1;
             }
+        }
+    }
+    if cancelled.len() > REMEMBERED_MAX {
+        return Err(Error::limit("the log cancels more buffers than are remembered"));
+    }
+    Ok(())
+}
+
+/// The file system may have been made larger by what the log holds, which tells of blocks beyond
+/// the end that the disk has on record.
+fn grows(
+    whole: &Transaction,
+    superblock: &mut [u8],
+    shape: &mut Shape,
+    disk_bytes: u64,
+) -> Result<()> {
+    for item in whole.items.iter().filter(|item| item.kind() == BUFFER) {
+        let buffer = Buffer::of(item)?;
+        if buffer.key.0 == 0 && buffer.flags & CANCELLED == 0 {
+            buffer.lay(item, superblock)?;
+            shape.grow(superblock, disk_bytes)?;
         }
     }
     Ok(())
@@ -147,6 +180,35 @@ impl Buffer<'_> {
 
     fn has(&self, chunk: usize) -> bool {
         self.map.get(chunk / 8).is_some_and(|byte| byte >> (chunk % 8) & 1 != 0)
+    }
+
+    /// How many bytes of it the item has.
+    fn told_bytes(&self) -> usize {
+        self.map.iter().map(|byte| byte.count_ones() as usize).sum::<usize>() * CHUNK_BYTES
+    }
+
+    /// Lays what the item has over the bytes of the buffer.
+    fn lay(&self, item: &Item, bytes: &mut [u8]) -> Result<()> {
+        let wrong = || damaged("a buffer is longer than it is");
+        let mut regions = item.regions[1..].iter();
+        let mut chunk = 0;
+        while chunk < self.map.len() * 8 {
+            if !self.has(chunk) {
+                chunk += 1;
+                continue;
+            }
+            let region = regions.next().ok_or_else(wrong)?;
+            let chunks = region.len() / CHUNK_BYTES;
+            let from = chunk * CHUNK_BYTES;
+            let target = bytes.get_mut(from..from + region.len()).ok_or_else(wrong)?;
+            let is_in_map = chunks > 0 && (chunk..chunk + chunks).all(|chunk| self.has(chunk));
+            if !is_in_map || !region.len().is_multiple_of(CHUNK_BYTES) {
+                return Err(damaged("a buffer contradicts itself"));
+            }
+            target.copy_from_slice(region);
+            chunk += chunks;
+        }
+        Ok(())
     }
 }
 
@@ -218,6 +280,9 @@ impl Replay<'_> {
             }
         };
         self.intents.insert((kind, number), what);
+        if self.intents.len() > REMEMBERED_MAX {
+            return Err(Error::limit("the log has more intents than are remembered"));
+        }
         Ok(())
     }
 
@@ -226,7 +291,8 @@ impl Replay<'_> {
         let kind = buffer.flags >> KIND_SHIFT;
         let is_left_out = buffer.flags & (CANCELLED | OF_INODES | OF_QUOTA) != 0
             || OF_GROUPS.contains(&kind)
-            || self.is_cancelled(buffer.key);
+            || self.is_cancelled(buffer.key)
+            || buffer.told_bytes() == 0;
         if is_left_out {
             return Ok(());
         }
@@ -238,28 +304,41 @@ impl Replay<'_> {
         if self.is_done(&bytes) {
             return Ok(());
         }
-        let wrong = || damaged("a buffer is longer than it is");
-        let mut regions = item.regions[1..].iter();
-        let mut chunk = 0;
-        while chunk < buffer.map.len() * 8 {
-            if !buffer.has(chunk) {
-                chunk += 1;
-                continue;
-            }
-            let region = regions.next().ok_or_else(wrong)?;
-            let chunks = region.len() / CHUNK_BYTES;
-            let from = chunk * CHUNK_BYTES;
-            let target = bytes.get_mut(from..from + region.len()).ok_or_else(wrong)?;
-            let is_in_map = chunks > 0 && (chunk..chunk + chunks).all(|chunk| buffer.has(chunk));
-            if !is_in_map || !region.len().is_multiple_of(CHUNK_BYTES) {
-                return Err(damaged("a buffer contradicts itself"));
-            }
-            target.copy_from_slice(region);
-            chunk += chunks;
-        }
+        self.check_whole(at, &bytes, buffer.told_bytes())?;
+        buffer.lay(item, &mut bytes)?;
         self.over.write(at, &bytes)?;
-        self.changed.push((at, length));
+        self.changed.insert((at, length));
         Ok(())
+    }
+
+    /// A block of which only a part is changed gets its checksum anew, so what it had must be
+    /// right. One of several blocks of the disk may be left over from another in part.
+    fn check_whole(&self, at: u64, block: &[u8], changed_bytes: usize) -> Result<()> {
+        let (length, is_one) = (block.len(), block.len() as u64 <= self.shape.block_bytes);
+        let Some(header) = Header::of(block).filter(|_| is_one && changed_bytes < length) else {
+            return Ok(());
+        };
+        let is_ours = match be32(block, 0) {
+            SUPERBLOCK => at == 0,
+            _ => {
+                block.get(header.uuid..header.uuid + 16) == Some(&self.shape.metadata_uuid)
+                    && be64(block, header.number) == at / SECTOR_BYTES
+            }
+        };
+        // What else is there was not written as metadata of this place.
+        if !is_ours {
+            return Ok(());
+        }
+        let is_open = self.changed.range((at.saturating_sub(BUFFER_BYTES_MAX as u64), 0)..);
+        let mut is_open = is_open.take_while(|(start, _)| *start < at + length as u64);
+        // Its checksum comes with those that are of the same change.
+        if is_open.any(|(start, bytes)| start + *bytes as u64 > at) {
+            return Ok(());
+        }
+        match checksum(block, header.crc) == le32(block, header.crc) {
+            true => Ok(()),
+            false => Err(damaged("it changes a block whose checksum does not match")),
+        }
     }
 
     /// Whether a block is of this change, or of a later one, already.

@@ -54,8 +54,9 @@ const NUMBER_AT: usize = 152;
 const UUID_AT: usize = 160;
 const NEXT_AT: usize = 96;
 const GENERATION_AT: usize = 92;
-/// Inodes of one item that makes them, at most.
-const INODES_MAX: u64 = 4096;
+/// Inodes of a chunk, where a block does not have more; and of all that one log makes.
+const CHUNK_INODES: u64 = 64;
+const MADE_MAX: u64 = 1 << 23;
 const ENTRY_BYTES: usize = 16;
 const KEY_BYTES: usize = 8;
 
@@ -77,7 +78,8 @@ impl Replay<'_> {
         let (group, within) = (be32(bytes, 4), be32(bytes, 8));
         let (count, blocks) = (u64::from(be32(bytes, 12)), u64::from(be32(bytes, 20)));
         let (inode_bytes, block_bytes) = (self.shape.inode_bytes, self.shape.block_bytes);
-        let is_sound = (1..=INODES_MAX).contains(&count)
+        let most = CHUNK_INODES.max(block_bytes / inode_bytes as u64);
+        let is_sound = (1..=most).contains(&count)
             && be32(bytes, 16) as usize == inode_bytes
             && count * inode_bytes as u64 == blocks * block_bytes;
         if !is_sound {
@@ -91,6 +93,10 @@ impl Replay<'_> {
         let start = sectors(at / block_bytes);
         if starts.any(|from| self.is_cancelled((start + sectors(from), sectors(cluster)))) {
             return Ok(());
+        }
+        self.made += count;
+        if self.made > MADE_MAX {
+            return Err(Error::limit(format!("the log makes more than {MADE_MAX} inodes")));
         }
         for index in 0..count {
             let number = self.shape.first_inode(first) + index;
@@ -125,6 +131,10 @@ impl Replay<'_> {
         let mut inode = self.over.get(at, self.shape.inode_bytes)?;
         if be16(&inode, 0) != MAGIC || byte(&inode, 4) != VERSION {
             return Err(damaged("an inode is changed that is none"));
+        }
+        // It gets its checksum anew, so what it had must be right.
+        if checksum(&inode, CHECKSUM_AT) != le32(&inode, CHECKSUM_AT) {
+            return Err(damaged("it changes an inode whose checksum does not match"));
         }
         if fields & OWNERS != 0 {
             return Err(Error::unsupported("the log of this XFS swaps the extents of files"));

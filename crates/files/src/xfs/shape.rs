@@ -147,6 +147,23 @@ impl Shape {
         Ok(())
     }
 
+    /// Takes the length from a superblock of the log, if it is larger there.
+    pub fn grow(&mut self, bytes: &[u8], disk_bytes: u64) -> Result<()> {
+        let (blocks, groups) = (be64(bytes, 8), u64::from(be32(bytes, 88)));
+        if blocks <= self.blocks {
+            return Ok(());
+        }
+        let (all, before) = (groups.checked_mul(self.group_blocks), groups.saturating_sub(1));
+        let is_sound = all.is_some_and(|all| blocks <= all)
+            && blocks > before * self.group_blocks
+            && blocks.checked_mul(self.block_bytes).is_some_and(|bytes| bytes <= disk_bytes);
+        if !is_sound {
+            return Err(damaged("has a length in the log that it cannot have"));
+        }
+        (self.blocks, self.groups) = (blocks, groups);
+        Ok(())
+    }
+
     /// Whether what recovery relied on is the same.
     pub fn is_laid_out_as(&self, other: &Shape) -> bool {
         let layout = |shape: &Shape| {

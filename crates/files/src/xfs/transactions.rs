@@ -22,8 +22,8 @@ const HEAD_BYTES: usize = 16;
 const REGIONS_MAX: usize = 257;
 /// What transactions that are not whole yet hold, in bytes.
 const OPEN_BYTES_MAX: usize = 256 << 20;
-/// An operation takes more memory than its data.
-const OPERATION_COST_BYTES: usize = 64;
+/// An operation takes more memory than its data: items of one short region take the most.
+const OPERATION_COST_BYTES: usize = 192;
 
 /// Something that a transaction changed.
 pub struct Item {

@@ -11,6 +11,7 @@ use hindsight_files::{Kind, State, Tree};
 use tempfile::TempDir;
 
 use crate::oracle::{Known1, assert_same, of_folder, of_tree, opened, run, tree_of};
+use crate::xfs_sums::mend_block;
 
 const IMAGE_BYTES: u64 = 32 << 20;
 
@@ -128,6 +129,21 @@ fn xfs_is_told_by_its_label_and_identity() {
     assert_eq!((attributes.kind, attributes.owner), (Kind::File, Some((5, 7))));
     assert!(attributes.modified.is_some_and(|time| time.seconds > 1_600_000_000));
     assert_eq!(attributes.modified, attributes.changed);
+}
+
+#[test]
+fn a_time_that_is_none_is_damage() {
+    let (folder, top) = folders();
+    fs::write(top.join("file"), "x").unwrap();
+    let mut bytes = fs::read(image(&folder, &top, &["-m", "bigtime=0"])).unwrap();
+    let node = node_of(&*opened(bytes.clone()).unwrap(), "/file");
+    // There is one allocation group before it: numbers are places.
+    let at = node as usize * 512;
+    assert!(bytes[at..].starts_with(b"IN"));
+    bytes[at + 44..at + 48].copy_from_slice(&1_000_000_000_u32.to_be_bytes());
+    mend_block(&mut bytes[at..at + 512]);
+    let error = opened(bytes).unwrap().attributes(node).unwrap_err();
+    assert!(error.to_string().contains("has a time that is none"), "{error}");
 }
 
 fn node_of(tree: &dyn Tree, path: &str) -> u64 {

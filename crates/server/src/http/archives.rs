@@ -38,16 +38,12 @@ const TOLD_MAX: usize = 1000;
 /// Sends a file, or a directory with all below it, as it is or was at a moment, as an archive of
 /// the pax form. Holes are zeros in it, and sockets are not.
 #[utoipa::path(get, path = "/shares/{share}/archive", tag = "shares",
-    params(("share" = String, Path, description = "Name of the share"), ArchiveQuery),
+    params(ArchiveQuery),
     responses(
         (status = 200, description = "The archive", content_type = "application/x-tar"),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, description = "There is no such share, or no such path at the moment",
-            body = api::Problem, content_type = "application/problem+json"),
-        (status = 410, description = "The moment lies outside the window", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, description = "The path, or what is above it, cannot be",
-            body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, description = "There is no such share, or no such path at the moment"),
+        (status = 410, description = "The moment lies outside the window"),
+        (status = 422, description = "The path, or what is above it, cannot be"),
     ))]
 pub(super) async fn send(
     State(context): State<Context>,
@@ -240,20 +236,14 @@ fn told(object: &Attributes) -> ::files::Attributes {
 /// that are there by the same names are replaced, and all that is the same stays as it is.
 #[utoipa::path(post, path = "/shares/{share}/archive", tag = "shares",
     request_body(content = Vec<u8>, content_type = "application/x-tar"),
-    params(("share" = String, Path, description = "Name of the share"), ImportFilesQuery),
+    params(ImportFilesQuery),
     responses(
         (status = 200, body = ImportedFiles),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, description = "There is no such share", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 408, description = "Nothing of the body came for 30 s", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 409, description = "Another command changes the share, or it follows a server",
-            body = api::Problem, content_type = "application/problem+json"),
-        (status = 415, description = "The body is not application/x-tar", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, description = "The body is no archive, or a damaged one",
-            body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, description = "There is no such share"),
+        (status = 408, description = "Nothing of the body came for 30 s"),
+        (status = 409, description = "Another command changes the share, or it follows a server"),
+        (status = 415, description = "The body is not application/x-tar"),
+        (status = 422, description = "The body is no archive, or a damaged one"),
     ))]
 pub(super) async fn receive(
     State(context): State<Context>,

@@ -144,6 +144,18 @@ impl Context {
         Err(Refusal::new(ProblemKind::NotFound, format!("there is no hook {name}")).with_hint(hint))
     }
 
+    /// Refuses a hook that has no check.
+    pub(super) fn check_verify(&self, name: Option<&str>) -> Answer<()> {
+        let Some(name) = name else { return Ok(()) };
+        self.check_hook(Some(name))?;
+        if self.hooks().verify_of(name).is_some() {
+            return Ok(());
+        }
+        let text = format!("the hook {name} has no `verify`");
+        let hint = "in the server's configuration: verify = [\"/path/of/a/check\"]";
+        Err(Refusal::new(ProblemKind::NotFound, text).with_hint(hint))
+    }
+
     /// Refuses a hook that a call names in the place of the one that is set: it is a command.
     pub(super) fn check_hook_of_call(&self, name: Option<&str>) -> Answer<()> {
         if name.is_some() {

@@ -344,6 +344,7 @@ pub(crate) fn schedule(of: &Of<'_>, info: volume::ScheduleInfo) -> api::Schedule
         keep: keep(&info.spec.keep),
         label: info.spec.label,
         hook: info.spec.hook,
+        prove: info.spec.prove,
         set: time(info.set),
         next: info.next.map(time),
         newest: info.newest.map(|(number, _)| number),

@@ -33,6 +33,7 @@ const PATTERNS: &[(&[&str], &str)] = &[
             "mark",
             "token",
             "hook",
+            "prove",
             "user",
         ],
         NAME,
@@ -102,7 +103,8 @@ const CHANGES: &[&str] = &[
     "SetSchedule",
 ];
 /// Fields of those whose null says something; another field that is null is as one left out.
-const NULLS: &[&str] = &["chap", "history_limit", "hook", "mutual", "rebuild_rate", "scrub_rate"];
+const NULLS: &[&str] =
+    &["chap", "history_limit", "hook", "mutual", "prove", "rebuild_rate", "scrub_rate"];
 
 /// Problems that any request can meet.
 const ALWAYS: &[ProblemKind] = &[
@@ -175,6 +177,14 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
     operation["operationId"] = json!(format!("{method}{}", place.replace(['/', '-'], "_")));
     let has_body = operation["requestBody"].is_object();
     let is_open = path.ends_with("z");
+    let named = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let told = operation["parameters"].as_array().cloned().unwrap_or_default();
+    let is_told = |name: &&str| told.iter().any(|parameter| parameter["name"] == *name);
+    let mut parameters: Vec<Value> = named.filter(|name| !is_told(name)).map(of_path).collect();
+    parameters.extend(told);
+    if !parameters.is_empty() {
+        operation["parameters"] = json!(parameters);
+    }
     // An index would make what is not there.
     let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
     for parameter in parameters.into_iter().flatten() {
@@ -210,15 +220,32 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
     for kind in kinds {
         let answer = &mut operation["responses"][kind.status().to_string()];
         if answer.is_null() {
-            let schema = json!({"$ref": "#/components/schemas/Problem"});
-            *answer = json!({"content": {PROBLEM_MEDIA_TYPE: {"schema": schema}}});
+            *answer = json!({});
         }
     }
     each(&mut operation["responses"], |status, answer| {
         if answer["description"].as_str().unwrap_or_default().is_empty() {
             answer["description"] = json!(meaning(status));
         }
+        // Handlers say of a failure only when it is met: all are told alike.
+        if status >= "400" && answer["content"].is_null() {
+            let schema = json!({"$ref": "#/components/schemas/Problem"});
+            answer["content"] = json!({PROBLEM_MEDIA_TYPE: {"schema": schema}});
+        }
     });
+}
+
+/// The parameter of a path that is named so.
+fn of_path(name: &str) -> Value {
+    let integer = json!({"type": "integer", "format": "int64", "minimum": 0});
+    let (description, schema) = match name {
+        "id" => ("Number of the deleted volume".to_owned(), integer),
+        "number" => ("Number of the version".to_owned(), integer),
+        name => (format!("Name of the {name}"), json!({"type": "string"})),
+    };
+    let (place, required) = ("path", true);
+    json!({"name": name, "in": place, "required": required, "description": description,
+           "schema": schema})
 }
 
 /// The meaning of a status, if the handler does not say more.

@@ -26,15 +26,11 @@ const fn inode_offset(number: u64) -> u64 {
 /// which it has a past in common. Below a directory that was renamed only that is listed which
 /// changed itself.
 #[utoipa::path(get, path = "/shares/{share}/diff", tag = "shares",
-    params(("share" = String, Path, description = "Name of the share"), FileDiffQuery),
+    params(FileDiffQuery),
     responses(
         (status = 200, body = Vec<FileDifference>, headers(("Link" = String))),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 410, description = "A moment lies outside the window", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, description = "The two shares have no past in common",
-            body = api::Problem, content_type = "application/problem+json"),
+        (status = 410, description = "A moment lies outside the window"),
+        (status = 422, description = "The two shares have no past in common"),
     ))]
 pub(super) async fn diff(
     State(context): State<Context>,

@@ -29,16 +29,12 @@ const PIECE_BYTES: u64 = 256 << 10;
 
 /// Lists a directory of a share as it is, or was at a moment; or tells of what is no directory.
 #[utoipa::path(get, path = "/shares/{share}/tree", tag = "shares",
-    params(("share" = String, Path, description = "Name of the share"), TreeQuery),
+    params(TreeQuery),
     responses(
         (status = 200, body = Vec<FileEntry>, headers(("Link" = String))),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, description = "There is no such share, or no such path at the moment",
-            body = api::Problem, content_type = "application/problem+json"),
-        (status = 410, description = "The moment lies outside the window", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, description = "The path, or what is above it, cannot be",
-            body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, description = "There is no such share, or no such path at the moment"),
+        (status = 410, description = "The moment lies outside the window"),
+        (status = 422, description = "The path, or what is above it, cannot be"),
     ))]
 pub(super) async fn tree(
     State(context): State<Context>,
@@ -137,18 +133,14 @@ pub(super) fn kind_name(kind: FileKind) -> &'static str {
 /// Sends the bytes of a file of a share as it is, or was at a moment; one range of them, if the
 /// header `Range` asks for one that there is.
 #[utoipa::path(get, path = "/shares/{share}/file", tag = "shares",
-    params(("share" = String, Path, description = "Name of the share"), FileQuery),
+    params(FileQuery),
     responses(
         (status = 200, description = "The bytes", content_type = "application/octet-stream"),
         (status = 206, description = "The range of bytes that was asked for",
             content_type = "application/octet-stream"),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, description = "There is no such share, or no such path at the moment",
-            body = api::Problem, content_type = "application/problem+json"),
-        (status = 410, description = "The moment lies outside the window", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, description = "It is no file", body = api::Problem,
-            content_type = "application/problem+json"),
+        (status = 404, description = "There is no such share, or no such path at the moment"),
+        (status = 410, description = "The moment lies outside the window"),
+        (status = 422, description = "It is no file"),
     ))]
 pub(super) async fn file(
     State(context): State<Context>,

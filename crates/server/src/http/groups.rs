@@ -39,10 +39,8 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api:
 #[utoipa::path(post, path = "/groups", tag = "groups", request_body = CreateGroup,
     responses(
         (status = 201, body = api::Group, headers(("Location" = String))),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "The name is taken", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404),
+        (status = 409, description = "The name is taken"),
     ))]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -58,11 +56,7 @@ pub(super) async fn create(
 
 /// Shows a group.
 #[utoipa::path(get, path = "/groups/{group}", tag = "groups",
-    params(("group" = String, Path, description = "Name of the group")),
-    responses(
-        (status = 200, body = api::Group),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 200, body = api::Group)))]
 pub(super) async fn show(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -75,12 +69,7 @@ pub(super) async fn show(
 
 /// Changes the settings of a group.
 #[utoipa::path(patch, path = "/groups/{group}", tag = "groups", request_body = ChangeGroup,
-    params(("group" = String, Path, description = "Name of the group")),
-    responses(
-        (status = 200, body = api::Group),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 200, body = api::Group)))]
 pub(super) async fn change(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -103,11 +92,7 @@ pub(super) async fn change(
 
 /// Deletes a group; its volumes and their versions stay.
 #[utoipa::path(delete, path = "/groups/{group}", tag = "groups",
-    params(("group" = String, Path, description = "Name of the group")),
-    responses(
-        (status = 204),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 204)))]
 pub(super) async fn delete(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -117,11 +102,8 @@ pub(super) async fn delete(
 
 /// Lists captures of a group by number, but for those of which nothing is left.
 #[utoipa::path(get, path = "/groups/{group}/versions", tag = "groups",
-    params(("group" = String, Path, description = "Name of the group"), ListQuery),
-    responses(
-        (status = 200, body = Vec<api::GroupVersion>, headers(("Link" = String))),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    params(ListQuery),
+    responses((status = 200, body = Vec<api::GroupVersion>, headers(("Link" = String)))))]
 pub(super) async fn versions(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -137,11 +119,8 @@ pub(super) async fn versions(
 
 /// Deletes a range of the captures of a group, each with all of its versions.
 #[utoipa::path(delete, path = "/groups/{group}/versions", tag = "groups",
-    params(("group" = String, Path, description = "Name of the group"), RangeQuery),
-    responses(
-        (status = 200, body = DeletedVersions),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    params(RangeQuery),
+    responses((status = 200, body = DeletedVersions)))]
 pub(super) async fn delete_range(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -164,12 +143,7 @@ pub(super) async fn delete_range(
 /// Captures all volumes of a group at one instant.
 #[utoipa::path(post, path = "/groups/{group}/versions", tag = "groups",
     request_body = Option<CreateVersion>,
-    params(("group" = String, Path, description = "Name of the group")),
-    responses(
-        (status = 201, body = api::GroupVersion, headers(("Location" = String))),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 201, body = api::GroupVersion, headers(("Location" = String)))))]
 pub(super) async fn capture(
     State(context): State<Context>,
     Named(name): Named<String>,

@@ -32,7 +32,7 @@ const DEGRADED_MEMBERS: &str =
 /// Whether the pool takes writes.
 #[utoipa::path(get, path = "/healthz", tag = "health",
     responses((status = 200, body = String, content_type = "text/plain"),
-        (status = 503, body = api::Problem, content_type = "application/problem+json")))]
+        (status = 503),))]
 pub(super) async fn healthz(State(context): State<Context>) -> Answer<&'static str> {
     let state = context.engine(|context| Ok(context.pool().status().state)).await?;
     // One that is degraded serves.
@@ -49,7 +49,7 @@ pub(super) async fn healthz(State(context): State<Context>) -> Answer<&'static s
 /// The text begins with `degraded:` where something is to be done: reads are served, so it is 200.
 #[utoipa::path(get, path = "/readyz", tag = "health",
     responses((status = 200, body = String, content_type = "text/plain"),
-        (status = 503, body = api::Problem, content_type = "application/problem+json")))]
+        (status = 503),))]
 pub(super) async fn readyz(State(context): State<Context>) -> Answer<&'static str> {
     if !context.is_ready() {
         return Err(Refusal::new(ProblemKind::Stopping, "the server is starting or stopping"));

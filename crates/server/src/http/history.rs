@@ -27,13 +27,10 @@ pub(super) const RANGES_MAX: usize = 65_536;
 
 /// Says what a moment comes to.
 #[utoipa::path(get, path = "/volumes/{volume}/resolve", tag = "history",
-    params(("volume" = String, Path, description = "Name of the volume"), ResolveQuery),
+    params(ResolveQuery),
     responses(
         (status = 200, body = api::Resolved),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 410, description = "The moment lies outside the window", body = api::Problem,
-            content_type = "application/problem+json"),
+        (status = 410, description = "The moment lies outside the window"),
     ))]
 pub(super) async fn resolve(
     State(context): State<Context>,
@@ -49,14 +46,11 @@ pub(super) async fn resolve(
 
 /// Says what was written when: totals per interval, and events.
 #[utoipa::path(get, path = "/volumes/{volume}/history", tag = "history",
-    params(("volume" = String, Path, description = "Name of the volume"), HistoryQuery),
+    params(HistoryQuery),
     responses(
         (status = 200, body = History),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 410, description = "The moment lies outside the window", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 410, description = "The moment lies outside the window"),
+        (status = 422),
     ))]
 pub(super) async fn history(
     State(context): State<Context>,
@@ -133,15 +127,10 @@ fn instant(text: &str) -> Answer<WallTime> {
 
 /// Makes a past moment the present. Everything before stays in the history, so it can be undone.
 #[utoipa::path(post, path = "/volumes/{volume}/revert", tag = "history", request_body = Revert,
-    params(("volume" = String, Path, description = "Name of the volume")),
     responses(
         (status = 200, body = api::Reverted),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "Clients are attached", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 410, description = "The moment lies outside the window", body = api::Problem,
-            content_type = "application/problem+json"),
+        (status = 409, description = "Clients are attached"),
+        (status = 410, description = "The moment lies outside the window"),
     ))]
 pub(super) async fn revert(
     State(context): State<Context>,
@@ -180,16 +169,10 @@ pub(super) async fn revert(
 /// Makes a writable volume that starts at a moment of this one.
 #[utoipa::path(post, path = "/volumes/{volume}/clones", tag = "history",
     request_body = CreateClone,
-    params(("volume" = String, Path, description = "Name of the volume")),
     responses(
         (status = 201, body = api::Volume, headers(("Location" = String))),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "The name is taken", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 410, description = "The moment lies outside the window", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The name is taken"),
+        (status = 410, description = "The moment lies outside the window"),
     ))]
 pub(super) async fn clone(
     State(context): State<Context>,
@@ -232,15 +215,11 @@ pub(super) async fn clone(
 /// Lists the byte ranges that differ between two moments: of this volume, or of it and another one
 /// with which it has a past in common.
 #[utoipa::path(get, path = "/volumes/{volume}/diff", tag = "history",
-    params(("volume" = String, Path, description = "Name of the volume"), DiffQuery),
+    params(DiffQuery),
     responses(
         (status = 200, body = Vec<api::Range>, headers(("Link" = String))),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 410, description = "A moment lies outside the window", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, description = "The two volumes have no past in common",
-            body = api::Problem, content_type = "application/problem+json"),
+        (status = 410, description = "A moment lies outside the window"),
+        (status = 422, description = "The two volumes have no past in common"),
     ))]
 pub(super) async fn diff(
     State(context): State<Context>,

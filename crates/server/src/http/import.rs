@@ -22,14 +22,9 @@ const RAW: &str = "raw";
 #[utoipa::path(post, path = "/imports", tag = "volumes", request_body = ImportVolume,
     responses(
         (status = 201, body = api::Volume, headers(("Location" = String))),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 403, description = "Not over the unix socket", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 404, description = "There is no such file", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 409, description = "The name is taken, or the file is locked",
-            body = api::Problem, content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 403, description = "Not over the unix socket"),
+        (status = 404, description = "There is no such file"),
+        (status = 409, description = "The name is taken, or the file is locked"),
     ))]
 pub(super) async fn create(
     State(context): State<Context>,

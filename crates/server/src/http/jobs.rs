@@ -33,14 +33,7 @@ async fn begin(context: Context, (name, number): (String, u64), wish: Compaction
 /// Compacts a version in the background: each block is packed beside the version before it (or
 /// after it), whatever the volume's encoding and age.
 #[utoipa::path(post, path = "/volumes/{volume}/versions/{number}/compact", tag = "versions",
-    params(
-        ("volume" = String, Path, description = "Name of the volume"),
-        ("number" = u64, Path, description = "Number of the version"),
-    ),
-    responses(
-        (status = 202, body = Job, headers(("Location" = String))),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 202, body = Job, headers(("Location" = String)))))]
 pub(super) async fn compact(
     State(context): State<Context>,
     Named(version): Named<(String, u64)>,
@@ -50,14 +43,7 @@ pub(super) async fn compact(
 
 /// Uncompacts a version in the background: what is encoded of it is stored raw, and stays so.
 #[utoipa::path(post, path = "/volumes/{volume}/versions/{number}/uncompact", tag = "versions",
-    params(
-        ("volume" = String, Path, description = "Name of the volume"),
-        ("number" = u64, Path, description = "Number of the version"),
-    ),
-    responses(
-        (status = 202, body = Job, headers(("Location" = String))),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 202, body = Job, headers(("Location" = String)))))]
 pub(super) async fn uncompact(
     State(context): State<Context>,
     Named(version): Named<(String, u64)>,
@@ -97,12 +83,9 @@ fn jobs(context: &Context, skip: usize, limit: usize) -> Vec<Job> {
 
 /// Shows a job.
 #[utoipa::path(get, path = "/jobs/{id}", tag = "jobs",
-    params(("id" = String, Path, 
+    params(("id" = String, Path,
         description = "The volume, a dot, the number of the version; or `scrub`")),
-    responses(
-        (status = 200, body = Job),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 200, body = Job)))]
 pub(super) async fn show(
     State(context): State<Context>,
     Named(id): Named<String>,

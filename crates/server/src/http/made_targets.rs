@@ -37,10 +37,8 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<Made
 #[utoipa::path(post, path = "/made-targets", tag = "targets", request_body = CreateTarget,
     responses(
         (status = 201, body = MadeTarget, headers(("Location" = String))),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "The name is taken", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404),
+        (status = 409, description = "The name is taken"),
     ))]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -95,13 +93,9 @@ fn refuse_sessions(context: &Context, name: &str, force: bool) -> Answer<()> {
 /// one that is taken out is for good, and refused while there are sessions, unless it is forced.
 #[utoipa::path(patch, path = "/made-targets/{target}", tag = "targets",
     request_body = ChangeMadeTarget,
-    params(("target" = String, Path, description = "Name of the target")),
     responses(
         (status = 200, body = MadeTarget),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "Initiators are logged in", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "Initiators are logged in"),
     ))]
 pub(super) async fn change(
     State(context): State<Context>,
@@ -134,12 +128,10 @@ pub(super) async fn change(
 /// Deletes a made target; its volumes stay. Refused while there are sessions, unless it is forced:
 /// then they are asked to log out.
 #[utoipa::path(delete, path = "/made-targets/{target}", tag = "targets",
-    params(("target" = String, Path, description = "Name of the target"), ForceQuery),
+    params(ForceQuery),
     responses(
         (status = 204),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "Initiators are logged in", body = api::Problem,
-            content_type = "application/problem+json"),
+        (status = 409, description = "Initiators are logged in"),
     ))]
 pub(super) async fn delete(
     State(context): State<Context>,

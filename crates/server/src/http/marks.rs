@@ -13,11 +13,8 @@ use super::volumes::{Made, location, made};
 
 /// Lists marks by name.
 #[utoipa::path(get, path = "/volumes/{volume}/marks", tag = "marks",
-    params(("volume" = String, Path, description = "Name of the volume"), ListQuery),
-    responses(
-        (status = 200, body = Vec<api::Mark>, headers(("Link" = String))),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    params(ListQuery),
+    responses((status = 200, body = Vec<api::Mark>, headers(("Link" = String)))))]
 pub(super) async fn list(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -37,15 +34,10 @@ pub(super) async fn list(
 
 /// Names a moment.
 #[utoipa::path(post, path = "/volumes/{volume}/marks", tag = "marks", request_body = CreateMark,
-    params(("volume" = String, Path, description = "Name of the volume")),
     responses(
         (status = 201, body = api::Mark, headers(("Location" = String))),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "The name is taken", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 410, description = "The moment lies outside the window", body = api::Problem,
-            content_type = "application/problem+json"),
+        (status = 409, description = "The name is taken"),
+        (status = 410, description = "The moment lies outside the window"),
     ))]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -64,11 +56,8 @@ pub(super) async fn create(
 
 /// Deletes the mark that the query names.
 #[utoipa::path(delete, path = "/volumes/{volume}/marks", tag = "marks",
-    params(("volume" = String, Path, description = "Name of the volume"), MarkQuery),
-    responses(
-        (status = 204),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    params(MarkQuery),
+    responses((status = 204)))]
 pub(super) async fn delete_named(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -79,14 +68,7 @@ pub(super) async fn delete_named(
 
 /// Deletes a mark.
 #[utoipa::path(delete, path = "/volumes/{volume}/marks/{mark}", tag = "marks",
-    params(
-        ("volume" = String, Path, description = "Name of the volume"),
-        ("mark" = String, Path, description = "Name of the mark"),
-    ),
-    responses(
-        (status = 204),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 204)))]
 pub(super) async fn delete(
     State(context): State<Context>,
     Named((name, mark)): Named<(String, String)>,

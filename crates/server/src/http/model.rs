@@ -31,13 +31,10 @@ static ARCHITECTURES: LazyLock<Vec<Architecture>> = LazyLock::new(|| {
 /// Says what each architecture would cost for what clients asked of the volume since the server
 /// started.
 #[utoipa::path(get, path = "/volumes/{volume}/model", tag = "volumes",
-    params(("volume" = String, Path, description = "Name of the volume"), ModelQuery),
+    params(ModelQuery),
     responses(
         (status = 200, body = api::Model),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "Nothing was measured", body = api::Problem,
-            content_type = "application/problem+json"),
+        (status = 409, description = "Nothing was measured"),
     ))]
 pub(super) async fn show(
     State(context): State<Context>,
@@ -67,13 +64,10 @@ pub(super) async fn show(
 /// Says how the volume had better be set up, going by what clients asked of it since the server
 /// started, and why.
 #[utoipa::path(get, path = "/volumes/{volume}/advice", tag = "volumes",
-    params(("volume" = String, Path, description = "Name of the volume"), AdviceQuery),
+    params(AdviceQuery),
     responses(
         (status = 200, body = api::Advice),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "Too little was measured", body = api::Problem,
-            content_type = "application/problem+json"),
+        (status = 409, description = "Too little was measured"),
     ))]
 pub(super) async fn advise(
     State(context): State<Context>,

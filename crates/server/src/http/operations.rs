@@ -14,14 +14,11 @@ use crate::nfs::Opened;
 
 /// Lists operations on a share, the newest first.
 #[utoipa::path(get, path = "/shares/{share}/ops", tag = "shares",
-    params(("share" = String, Path, description = "Name of the share"), OperationsQuery),
+    params(OperationsQuery),
     responses(
         (status = 200, body = Vec<Operation>, headers(("Link" = String))),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 410, description = "A moment lies outside the window", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 410, description = "A moment lies outside the window"),
+        (status = 422),
     ))]
 pub(super) async fn list(
     State(context): State<Context>,
@@ -80,15 +77,12 @@ fn selection(query: &OperationsQuery, opened: &Opened) -> Answer<Selection> {
 /// Lists the operations on one path, the newest first: those on the object that has it, and on
 /// others that had its name before.
 #[utoipa::path(get, path = "/shares/{share}/versions-of", tag = "shares",
-    params(("share" = String, Path, description = "Name of the share"), VersionsOfQuery),
+    params(VersionsOfQuery),
     responses(
         (status = 200, body = Vec<Operation>, headers(("Link" = String))),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, description = "There is no such share, or no such path at the moment",
-            body = api::Problem, content_type = "application/problem+json"),
-        (status = 410, description = "The moment lies outside the window", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, description = "There is no such share, or no such path at the moment"),
+        (status = 410, description = "The moment lies outside the window"),
+        (status = 422),
     ))]
 pub(super) async fn versions_of(
     State(context): State<Context>,

@@ -29,11 +29,7 @@ pub(super) async fn show(State(context): State<Context>) -> Answer<Json<api::Poo
 
 /// Changes how fast scrubs and rebuilds may be, until the server is started again.
 #[utoipa::path(patch, path = "/pool", tag = "pool", request_body = ChangePool,
-    responses(
-        (status = 200, body = api::Pool),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 200, body = api::Pool)))]
 pub(super) async fn change(
     State(context): State<Context>,
     Body(body): Body<ChangePool>,
@@ -64,10 +60,8 @@ pub(super) async fn change(
 #[utoipa::path(post, path = "/pool/replace", tag = "pool", request_body = ReplaceMember,
     responses(
         (status = 200, body = api::Pool),
-        (status = 403, description = "Not over the unix socket", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 403, description = "Not over the unix socket"),
+        (status = 404),
     ))]
 pub(super) async fn replace(
     State(context): State<Context>,
@@ -84,10 +78,8 @@ pub(super) async fn replace(
 #[utoipa::path(post, path = "/pool/attach", tag = "pool", request_body = AttachMember,
     responses(
         (status = 200, body = api::Pool),
-        (status = 403, description = "Not over the unix socket", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 403, description = "Not over the unix socket"),
+        (status = 404),
     ))]
 pub(super) async fn attach(
     State(context): State<Context>,
@@ -105,9 +97,7 @@ pub(super) async fn attach(
 #[utoipa::path(post, path = "/pool/grow", tag = "pool", request_body = GrowPool,
     responses(
         (status = 200, body = api::Pool),
-        (status = 403, description = "Not over the unix socket", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 403, description = "Not over the unix socket"),
     ))]
 pub(super) async fn grow(
     State(context): State<Context>,
@@ -129,9 +119,7 @@ pub(super) async fn grow(
 #[utoipa::path(post, path = "/pool/spares", tag = "pool", request_body = Spare,
     responses(
         (status = 200, body = api::Pool),
-        (status = 403, description = "Not over the unix socket", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 403, description = "Not over the unix socket"),
     ))]
 pub(super) async fn add_spare(
     State(context): State<Context>,
@@ -147,9 +135,8 @@ pub(super) async fn add_spare(
 #[utoipa::path(delete, path = "/pool/spares", tag = "pool", params(Spare),
     responses(
         (status = 200, body = api::Pool),
-        (status = 403, description = "Not over the unix socket", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 403, description = "Not over the unix socket"),
+        (status = 422),
     ))]
 pub(super) async fn remove_spare(
     State(context): State<Context>,
@@ -240,8 +227,7 @@ pub(super) async fn audit(
 #[utoipa::path(post, path = "/pool/scrub", tag = "pool",
     responses(
         (status = 202, body = Job, headers(("Location" = String))),
-        (status = 409, description = "One is running", body = api::Problem,
-            content_type = "application/problem+json"),
+        (status = 409, description = "One is running"),
     ))]
 pub(super) async fn scrub(State(context): State<Context>) -> Answer<Begun> {
     let scrub = |context: &Context| {
@@ -255,8 +241,7 @@ pub(super) async fn scrub(State(context): State<Context>) -> Answer<Begun> {
 #[utoipa::path(delete, path = "/pool/scrub", tag = "pool",
     responses(
         (status = 200, body = api::Scrub),
-        (status = 404, description = "None is running", body = api::Problem,
-            content_type = "application/problem+json"),
+        (status = 404, description = "None is running"),
     ))]
 pub(super) async fn stop_scrub(State(context): State<Context>) -> Answer<Json<api::Scrub>> {
     let stop = |context: &Context| Ok(convert::scrub(context.pool().scrubs().stop()?));
@@ -265,10 +250,7 @@ pub(super) async fn stop_scrub(State(context): State<Context>) -> Answer<Json<ap
 
 /// Changes how often the pool is scrubbed.
 #[utoipa::path(put, path = "/pool/scrub", tag = "pool", request_body = SetScrub,
-    responses(
-        (status = 200, body = SetScrub),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 200, body = SetScrub)))]
 pub(super) async fn set_scrub(
     State(context): State<Context>,
     Body(body): Body<SetScrub>,

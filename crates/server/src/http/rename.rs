@@ -11,14 +11,9 @@ use super::context::Context;
 /// Gives a volume another name. Clients that have it open keep it; groups, schedules, versions,
 /// marks and clones go with it.
 #[utoipa::path(post, path = "/volumes/{volume}/rename", tag = "volumes", request_body = Rename,
-    params(("volume" = String, Path, description = "Name of the volume")),
     responses(
         (status = 200, body = Renamed),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "The name is taken", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The name is taken"),
     ))]
 pub(super) async fn rename(
     State(context): State<Context>,

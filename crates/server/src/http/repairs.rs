@@ -34,18 +34,11 @@ const TRIES: usize = 3;
 /// can be undone by another.
 #[utoipa::path(post, path = "/shares/{share}/repairs", tag = "shares",
     request_body = RepairShare,
-    params(("share" = String, Path, description = "Name of the share")),
     responses(
         (status = 200, body = ShareRepair),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "The share changes too fast, or another command changes it",
-            body = api::Problem, content_type = "application/problem+json"),
-        (status = 410, description = "A moment that is needed is not kept any more",
-            body = api::Problem, content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
-        (status = 507, description = "The pool is full", body = api::Problem,
-            content_type = "application/problem+json"),
+        (status = 409, description = "The share changes too fast, or another command changes it"),
+        (status = 410, description = "A moment that is needed is not kept any more"),
+        (status = 507, description = "The pool is full"),
     ))]
 pub(super) async fn create(
     State(context): State<Context>,

@@ -16,16 +16,11 @@ use super::files::{bytes_of, open, path_of, refusal};
 /// over or goes is in the history, so that it can be undone.
 #[utoipa::path(post, path = "/shares/{share}/restores", tag = "shares",
     request_body = RestoreFiles,
-    params(("share" = String, Path, description = "Name of the share")),
     responses(
         (status = 200, body = RestoredFiles),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, description = "There is no such share, or no such path at the moment",
-            body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "Something is at `to`, or the share is being reverted",
-            body = api::Problem, content_type = "application/problem+json"),
-        (status = 410, description = "The moment lies outside the window", body = api::Problem,
-            content_type = "application/problem+json"),
+        (status = 404, description = "There is no such share, or no such path at the moment"),
+        (status = 409, description = "Something is at `to`, or the share is being reverted"),
+        (status = 410, description = "The moment lies outside the window"),
     ))]
 pub(super) async fn create(
     State(context): State<Context>,

@@ -36,13 +36,14 @@ fn spec_of(
             return Err(refusal.with_hint("such as {\"every\": \"1h\"}"));
         }
     };
-    let (keep, label, hook) =
-        before.map_or_else(Default::default, |spec| (spec.keep, spec.label, spec.hook));
+    let (keep, label, hook, prove) =
+        before.map_or_else(Default::default, |spec| (spec.keep, spec.label, spec.hook, spec.prove));
     Ok(volume::ScheduleSpec {
         timing,
         keep: convert::keep_set(&body.keep, keep),
         label: body.label.clone().unwrap_or(label),
         hook: body.hook.clone().unwrap_or(hook),
+        prove: body.prove.clone().unwrap_or(prove),
     })
 }
 
@@ -101,11 +102,7 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api:
 
 /// Shows the schedule of a volume.
 #[utoipa::path(get, path = "/volumes/{volume}/schedule", tag = "schedules",
-    params(("volume" = String, Path, description = "Name of the volume")),
-    responses(
-        (status = 200, body = api::Schedule),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 200, body = api::Schedule)))]
 pub(super) async fn show(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -124,13 +121,7 @@ pub(super) async fn show(
 /// Sets the schedule of a volume, or changes it.
 #[utoipa::path(put, path = "/volumes/{volume}/schedule", tag = "schedules",
     request_body = SetSchedule,
-    params(("volume" = String, Path, description = "Name of the volume")),
-    responses(
-        (status = 200, body = api::Schedule),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 200, body = api::Schedule)))]
 pub(super) async fn set(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -141,6 +132,7 @@ pub(super) async fn set(
             let volume = context.volume(&name)?;
             let spec = spec_of(&body, volume.schedule_info()?.map(|info| info.spec))?;
             context.check_hook(spec.hook.as_deref())?;
+            context.check_verify(body.prove.as_ref().and_then(Option::as_deref))?;
             let (planned, goes) = volume.plan_schedule(&spec)?;
             let info = if body.dry_run { planned } else { volume.set_schedule(&spec)? };
             Ok(answer(&Of::Volume(&name), info, goes, body.dry_run))
@@ -151,11 +143,7 @@ pub(super) async fn set(
 
 /// Removes the schedule of a volume; the versions that it made stay until they are deleted.
 #[utoipa::path(delete, path = "/volumes/{volume}/schedule", tag = "schedules",
-    params(("volume" = String, Path, description = "Name of the volume")),
-    responses(
-        (status = 204),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 204)))]
 pub(super) async fn remove(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -165,11 +153,8 @@ pub(super) async fn remove(
 
 /// Says of each version why it stays or goes, by number.
 #[utoipa::path(get, path = "/volumes/{volume}/retention", tag = "schedules",
-    params(("volume" = String, Path, description = "Name of the volume"), ListQuery),
-    responses(
-        (status = 200, body = Vec<api::Explained>, headers(("Link" = String))),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    params(ListQuery),
+    responses((status = 200, body = Vec<api::Explained>, headers(("Link" = String)))))]
 pub(super) async fn explain(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -186,11 +171,7 @@ pub(super) async fn explain(
 /// Prunes now the versions of the schedule that no rule keeps.
 #[utoipa::path(post, path = "/volumes/{volume}/retention", tag = "schedules",
     request_body = Option<ApplyRetention>,
-    params(("volume" = String, Path, description = "Name of the volume")),
-    responses(
-        (status = 200, body = Pruned),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 200, body = Pruned)))]
 pub(super) async fn apply(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -214,11 +195,7 @@ pub(super) async fn apply(
 
 /// Shows the schedule of a group.
 #[utoipa::path(get, path = "/groups/{group}/schedule", tag = "groups",
-    params(("group" = String, Path, description = "Name of the group")),
-    responses(
-        (status = 200, body = api::Schedule),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 200, body = api::Schedule)))]
 pub(super) async fn show_group(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -237,13 +214,7 @@ pub(super) async fn show_group(
 /// Sets the schedule of a group, or changes it.
 #[utoipa::path(put, path = "/groups/{group}/schedule", tag = "groups",
     request_body = SetSchedule,
-    params(("group" = String, Path, description = "Name of the group")),
-    responses(
-        (status = 200, body = api::Schedule),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 200, body = api::Schedule)))]
 pub(super) async fn set_group(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -254,6 +225,7 @@ pub(super) async fn set_group(
             let pool = context.pool();
             let spec = spec_of(&body, pool.group_schedule(&name)?.map(|info| info.spec))?;
             context.check_hook(spec.hook.as_deref())?;
+            context.check_verify(body.prove.as_ref().and_then(Option::as_deref))?;
             let (planned, goes) = pool.plan_group_schedule(&name, &spec)?;
             let info = match body.dry_run {
                 true => planned,
@@ -267,11 +239,7 @@ pub(super) async fn set_group(
 
 /// Removes the schedule of a group; what it captured stays until it is deleted.
 #[utoipa::path(delete, path = "/groups/{group}/schedule", tag = "groups",
-    params(("group" = String, Path, description = "Name of the group")),
-    responses(
-        (status = 204),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 204)))]
 pub(super) async fn remove_group(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -281,11 +249,8 @@ pub(super) async fn remove_group(
 
 /// Says of each capture of a group why it stays or goes, by number.
 #[utoipa::path(get, path = "/groups/{group}/retention", tag = "groups",
-    params(("group" = String, Path, description = "Name of the group"), ListQuery),
-    responses(
-        (status = 200, body = Vec<api::Explained>, headers(("Link" = String))),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    params(ListQuery),
+    responses((status = 200, body = Vec<api::Explained>, headers(("Link" = String)))))]
 pub(super) async fn explain_group(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -302,11 +267,7 @@ pub(super) async fn explain_group(
 /// Prunes now the captures of a group's schedule that no rule keeps, each with its versions.
 #[utoipa::path(post, path = "/groups/{group}/retention", tag = "groups",
     request_body = Option<ApplyRetention>,
-    params(("group" = String, Path, description = "Name of the group")),
-    responses(
-        (status = 200, body = Pruned),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 200, body = Pruned)))]
 pub(super) async fn apply_group(
     State(context): State<Context>,
     Named(name): Named<String>,

@@ -48,12 +48,8 @@ fn all(context: &Context) -> Answer<Vec<Share>> {
 #[utoipa::path(post, path = "/shares", tag = "shares", request_body = CreateShare,
     responses(
         (status = 201, body = Share, headers(("Location" = String))),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "The name is taken", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
-        (status = 507, description = "The pool is full", body = api::Problem,
-            content_type = "application/problem+json"),
+        (status = 409, description = "The name is taken"),
+        (status = 507, description = "The pool is full"),
     ))]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -94,11 +90,7 @@ fn spec(body: &CreateShare) -> Answer<VolumeSpec> {
 
 /// Shows a share, and how to mount it.
 #[utoipa::path(get, path = "/shares/{share}", tag = "shares",
-    params(("share" = String, Path, description = "Name of the share")),
-    responses(
-        (status = 200, body = Share),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 200, body = Share)))]
 pub(super) async fn show(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -112,13 +104,7 @@ pub(super) async fn show(
 
 /// Changes the settings of a share.
 #[utoipa::path(patch, path = "/shares/{share}", tag = "shares", request_body = ChangeShare,
-    params(("share" = String, Path, description = "Name of the share")),
-    responses(
-        (status = 200, body = Share),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 200, body = Share)))]
 pub(super) async fn change(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -162,15 +148,12 @@ fn apply(context: &Context, name: &str, body: &ChangeShare) -> Answer<Share> {
 
 /// Deletes a share with its history: into the trash, or for good. Clones of it live on.
 #[utoipa::path(delete, path = "/shares/{share}", tag = "shares",
-    params(("share" = String, Path, description = "Name of the share"), DeleteQuery),
+    params(DeleteQuery),
     responses(
         (status = 200, description = "A dry run: what would be deleted", body = DeletedVolume),
         (status = 204, description = "It is deleted"),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "It has versions or pinned marks, or clients are attached",
-            body = api::Problem, content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It has versions or pinned marks, or clients are attached"),
+        (status = 422),
     ))]
 pub(super) async fn delete(
     State(context): State<Context>,
@@ -188,13 +171,7 @@ pub(super) async fn delete(
 /// Allows a network, or an address, to use a share: from the next request on, whether or not NFS
 /// is served now.
 #[utoipa::path(post, path = "/shares/{share}/allowed", tag = "shares", request_body = Allow,
-    params(("share" = String, Path, description = "Name of the share")),
-    responses(
-        (status = 200, body = Share),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 200, body = Share)))]
 pub(super) async fn allow(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -210,12 +187,10 @@ pub(super) async fn allow(
 /// Takes the entry of a network away: those in it get what other entries say, or nothing; loopback
 /// may do all again.
 #[utoipa::path(delete, path = "/shares/{share}/allowed", tag = "shares",
-    params(("share" = String, Path, description = "Name of the share"), DenyQuery),
+    params(DenyQuery),
     responses(
         (status = 204, description = "It is allowed no more"),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, description = "There is no such share, or no such entry",
-            body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, description = "There is no such share, or no such entry"),
     ))]
 pub(super) async fn deny(
     State(context): State<Context>,

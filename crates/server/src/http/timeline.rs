@@ -25,14 +25,11 @@ const CELLS_MAX: u64 = 16_384;
 
 /// Says what was written when, in columns of equal length: the cost does not grow with the history.
 #[utoipa::path(get, path = "/volumes/{volume}/timeline", tag = "history",
-    params(("volume" = String, Path, description = "Name of the volume"), TimelineQuery),
+    params(TimelineQuery),
     responses(
         (status = 200, body = Timeline),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 410, description = "A moment lies outside the window", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 410, description = "A moment lies outside the window"),
+        (status = 422),
     ))]
 pub(super) async fn timeline(
     State(context): State<Context>,
@@ -87,13 +84,10 @@ fn counts(columns: &TimelineColumns) -> Vec<EventCount> {
 
 /// Counts the blocks that differ between two moments in each part of a volume, by the map alone.
 #[utoipa::path(get, path = "/volumes/{volume}/heat", tag = "history",
-    params(("volume" = String, Path, description = "Name of the volume"), HeatQuery),
+    params(HeatQuery),
     responses(
         (status = 200, body = Heat),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 410, description = "A moment lies outside the window", body = api::Problem,
-            content_type = "application/problem+json"),
+        (status = 410, description = "A moment lies outside the window"),
     ))]
 pub(super) async fn heat(
     State(context): State<Context>,

@@ -32,14 +32,11 @@ pub(super) fn group_moment(text: &str) -> Answer<GroupMoment> {
 
 /// Resolves a moment of a group: what it comes to, of each of its volumes.
 #[utoipa::path(get, path = "/groups/{group}/resolve", tag = "groups",
-    params(("group" = String, Path, description = "Name of the group"), ResolveQuery),
+    params(ResolveQuery),
     responses(
         (status = 200, body = Vec<MemberResolved>),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 410, description = "The moment lies outside the window", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 410, description = "The moment lies outside the window"),
+        (status = 422),
     ))]
 pub(super) async fn resolve(
     State(context): State<Context>,
@@ -62,16 +59,10 @@ pub(super) async fn resolve(
 
 /// Makes a past moment the present of all volumes of a group, or of none of them.
 #[utoipa::path(post, path = "/groups/{group}/revert", tag = "groups", request_body = Revert,
-    params(("group" = String, Path, description = "Name of the group")),
     responses(
         (status = 200, body = GroupReverted),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "Clients are attached", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 410, description = "The moment lies outside the window", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "Clients are attached"),
+        (status = 410, description = "The moment lies outside the window"),
     ))]
 pub(super) async fn revert(
     State(context): State<Context>,
@@ -115,16 +106,10 @@ pub(super) async fn revert(
 /// Makes a clone of each volume of a group, `NAME-VOLUME`, and a group `NAME` of these: of all
 /// volumes, or of none.
 #[utoipa::path(post, path = "/groups/{group}/clones", tag = "groups", request_body = CloneGroup,
-    params(("group" = String, Path, description = "Name of the group")),
     responses(
         (status = 201, body = api::Group, headers(("Location" = String))),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "A name is taken", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 410, description = "The moment lies outside the window", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "A name is taken"),
+        (status = 410, description = "The moment lies outside the window"),
     ))]
 pub(super) async fn clone(
     State(context): State<Context>,

@@ -45,10 +45,7 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<Acce
 #[utoipa::path(post, path = "/tokens", tag = "tokens", request_body = CreateToken,
     responses(
         (status = 201, body = AccessToken, headers(("Location" = String))),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "The name is taken", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The name is taken"),
     ))]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -78,11 +75,7 @@ pub(super) async fn create(
 
 /// Shows a token, without its secret.
 #[utoipa::path(get, path = "/tokens/{token}", tag = "tokens",
-    params(("token" = String, Path, description = "Name of the token")),
-    responses(
-        (status = 200, body = AccessToken),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 200, body = AccessToken)))]
 pub(super) async fn show(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -94,11 +87,7 @@ pub(super) async fn show(
 
 /// Revokes a token: from the next request on it lets nobody in. Answers that are under way end.
 #[utoipa::path(delete, path = "/tokens/{token}", tag = "tokens",
-    params(("token" = String, Path, description = "Name of the token")),
-    responses(
-        (status = 204),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 204)))]
 pub(super) async fn revoke(
     State(context): State<Context>,
     Named(name): Named<String>,

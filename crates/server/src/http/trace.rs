@@ -34,14 +34,11 @@ const ROOM_BYTES: u64 = (2 * FRAME_HEADER_BYTES + REQUEST_BYTES_MAX) as u64;
 
 /// Sends the requests of NBD clients to the present of a volume, as they come, as a trace.
 #[utoipa::path(get, path = "/volumes/{volume}/trace", tag = "history",
-    params(("volume" = String, Path, description = "Name of the volume"), RecordQuery),
+    params(RecordQuery),
     responses(
         (status = 200, description = "A trace (docs/format/trace.md); it ends with an end frame",
             content_type = "application/vnd.hindsight.trace"),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "As many recordings as may be are under way",
-            body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "As many recordings as may be are under way"),
     ))]
 pub(super) async fn record(
     State(context): State<Context>,

@@ -62,15 +62,12 @@ pub(super) fn deletion(query: &DeleteQuery) -> Answer<Deletion> {
 
 /// Deletes a volume with its history: into the trash, or for good. Clones of it live on.
 #[utoipa::path(delete, path = "/volumes/{volume}", tag = "volumes",
-    params(("volume" = String, Path, description = "Name of the volume"), DeleteQuery),
+    params(DeleteQuery),
     responses(
         (status = 200, description = "A dry run: what would be deleted", body = DeletedVolume),
         (status = 204, description = "It is deleted"),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "It has versions or pinned marks, or clients are attached",
-            body = api::Problem, content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It has versions or pinned marks, or clients are attached"),
+        (status = 422),
     ))]
 pub(super) async fn delete(
     State(context): State<Context>,
@@ -131,14 +128,9 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<Dele
 
 /// Brings a deleted volume back, with its history, versions, marks and schedule.
 #[utoipa::path(post, path = "/trash/{id}/undelete", tag = "volumes", request_body = Undelete,
-    params(("id" = u64, Path, description = "Number of the deleted volume")),
     responses(
         (status = 200, body = api::Volume),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "Another volume has the name", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "Another volume has the name"),
     ))]
 pub(super) async fn undelete(
     State(context): State<Context>,
@@ -158,12 +150,10 @@ pub(super) async fn undelete(
 
 /// Deletes a volume in the trash for good.
 #[utoipa::path(delete, path = "/trash/{id}", tag = "volumes",
-    params(("id" = u64, Path, description = "Number of the deleted volume"), DryRunQuery),
+    params(DryRunQuery),
     responses(
         (status = 200, description = "A dry run: what would be deleted", body = DeletedVolume),
         (status = 204, description = "It is deleted"),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
     ))]
 pub(super) async fn empty(
     State(context): State<Context>,

@@ -44,11 +44,7 @@ fn kept(proof: volume::Proof) -> Verification {
 
 /// Lists what checks said of moments of a volume, the last first; those that run or wait as well.
 #[utoipa::path(get, path = "/volumes/{volume}/verifications", tag = "verifications",
-    params(("volume" = String, Path, description = "Name of the volume")),
-    responses(
-        (status = 200, body = Vec<Verification>),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 200, body = Vec<Verification>)))]
 pub(super) async fn list(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -80,17 +76,12 @@ pub(super) async fn list(
 /// Has a hook check a moment of a volume, on a scratch clone, when its turn comes.
 #[utoipa::path(post, path = "/volumes/{volume}/verifications", tag = "verifications",
     request_body = Verify,
-    params(("volume" = String, Path, description = "Name of the volume")),
     responses(
         (status = 202, body = Verification),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
         (status = 404, description = "There is no such volume or moment, or the configuration has \
-            no such hook with `verify`", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 409, description = "Too many wait", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 410, description = "The moment lies outside the window", body = api::Problem,
-            content_type = "application/problem+json"),
+            no such hook with `verify`"),
+        (status = 409, description = "Too many wait"),
+        (status = 410, description = "The moment lies outside the window"),
     ))]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -100,12 +91,7 @@ pub(super) async fn create(
     let at = body.at.as_deref().map_or(Ok(Moment::Latest), moment)?;
     context
         .engine(move |context| {
-            context.check_hook(Some(&body.hook))?;
-            if context.hooks().verify_of(&body.hook).is_none() {
-                let text = format!("the hook {} has no `verify`", body.hook);
-                let hint = "in the server's configuration: verify = [\"/path/of/a/check\"]";
-                return Err(Refusal::new(ProblemKind::NotFound, text).with_hint(hint));
-            }
+            context.check_verify(Some(&body.hook))?;
             let volume = context.volume(&name)?;
             let at = volume.resolve(&at)?;
             let asked = WallTime::from_nanos(scratch::now_ns());

@@ -12,11 +12,8 @@ use super::volumes::{Made, location, made};
 
 /// Lists versions by number.
 #[utoipa::path(get, path = "/volumes/{volume}/versions", tag = "versions",
-    params(("volume" = String, Path, description = "Name of the volume"), ListQuery),
-    responses(
-        (status = 200, body = Vec<api::Version>, headers(("Link" = String))),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    params(ListQuery),
+    responses((status = 200, body = Vec<api::Version>, headers(("Link" = String)))))]
 pub(super) async fn list(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -34,12 +31,7 @@ pub(super) async fn list(
 /// Captures the present as a version.
 #[utoipa::path(post, path = "/volumes/{volume}/versions", tag = "versions",
     request_body = Option<CreateVersion>,
-    params(("volume" = String, Path, description = "Name of the volume")),
-    responses(
-        (status = 201, body = api::Version, headers(("Location" = String))),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 201, body = api::Version, headers(("Location" = String)))))]
 pub(super) async fn create(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -70,14 +62,7 @@ pub(super) async fn create(
 
 /// Lists the files that were open when a version was captured, as its hook told.
 #[utoipa::path(get, path = "/volumes/{volume}/versions/{number}/open-files", tag = "versions",
-    params(
-        ("volume" = String, Path, description = "Name of the volume"),
-        ("number" = u64, Path, description = "Number of the version"),
-    ),
-    responses(
-        (status = 200, body = api::OpenFiles),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 200, body = api::OpenFiles)))]
 pub(super) async fn open_files(
     State(context): State<Context>,
     Named((name, number)): Named<(String, u64)>,
@@ -95,14 +80,7 @@ pub(super) async fn open_files(
 
 /// Shows a version.
 #[utoipa::path(get, path = "/volumes/{volume}/versions/{number}", tag = "versions",
-    params(
-        ("volume" = String, Path, description = "Name of the volume"),
-        ("number" = u64, Path, description = "Number of the version"),
-    ),
-    responses(
-        (status = 200, body = api::Version),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 200, body = api::Version)))]
 pub(super) async fn show(
     State(context): State<Context>,
     Named((name, number)): Named<(String, u64)>,
@@ -115,14 +93,7 @@ pub(super) async fn show(
 
 /// Deletes a version; its moment stays openable as long as the window holds it.
 #[utoipa::path(delete, path = "/volumes/{volume}/versions/{number}", tag = "versions",
-    params(
-        ("volume" = String, Path, description = "Name of the volume"),
-        ("number" = u64, Path, description = "Number of the version"),
-    ),
-    responses(
-        (status = 204),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 204)))]
 pub(super) async fn delete(
     State(context): State<Context>,
     Named((name, number)): Named<(String, u64)>,
@@ -132,11 +103,8 @@ pub(super) async fn delete(
 
 /// Deletes a range of versions, some thousands in a step: the present is none of them.
 #[utoipa::path(delete, path = "/volumes/{volume}/versions", tag = "versions",
-    params(("volume" = String, Path, description = "Name of the volume"), RangeQuery),
-    responses(
-        (status = 200, body = DeletedVersions),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    params(RangeQuery),
+    responses((status = 200, body = DeletedVersions)))]
 pub(super) async fn delete_range(
     State(context): State<Context>,
     Named(name): Named<String>,

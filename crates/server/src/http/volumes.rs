@@ -56,14 +56,9 @@ fn all(context: &Context) -> Answer<Vec<api::Volume>> {
 #[utoipa::path(post, path = "/volumes", tag = "volumes", request_body = CreateVolume,
     responses(
         (status = 201, body = api::Volume, headers(("Location" = String))),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, description = "There is no volume that is named by `like`",
-            body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "The name is taken", body = api::Problem,
-            content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
-        (status = 507, description = "The pool is full", body = api::Problem,
-            content_type = "application/problem+json"),
+        (status = 404, description = "There is no volume that is named by `like`"),
+        (status = 409, description = "The name is taken"),
+        (status = 507, description = "The pool is full"),
     ))]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -188,11 +183,7 @@ fn spec(context: &Context, body: CreateVolume) -> Answer<VolumeSpec> {
 
 /// Shows a volume.
 #[utoipa::path(get, path = "/volumes/{volume}", tag = "volumes",
-    params(("volume" = String, Path, description = "Name of the volume")),
-    responses(
-        (status = 200, body = api::Volume),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 200, body = api::Volume)))]
 pub(super) async fn show(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -210,11 +201,7 @@ pub(super) async fn show(
 
 /// Shows what a volume's space is for: live, history by age, what holds it, growth.
 #[utoipa::path(get, path = "/volumes/{volume}/space", tag = "volumes",
-    params(("volume" = String, Path, description = "Name of the volume")),
-    responses(
-        (status = 200, body = api::VolumeSpace),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-    ))]
+    responses((status = 200, body = api::VolumeSpace)))]
 pub(super) async fn space(
     State(context): State<Context>,
     Named(name): Named<String>,
@@ -238,14 +225,10 @@ pub(super) async fn space(
 
 /// Changes the settings or the size of a volume.
 #[utoipa::path(patch, path = "/volumes/{volume}", tag = "volumes", request_body = ChangeVolume,
-    params(("volume" = String, Path, description = "Name of the volume"), ForceQuery),
+    params(ForceQuery),
     responses(
         (status = 200, body = api::Volume),
-        (status = 400, body = api::Problem, content_type = "application/problem+json"),
-        (status = 404, body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "Clients are attached and it would shrink",
-            body = api::Problem, content_type = "application/problem+json"),
-        (status = 422, body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "Clients are attached and it would shrink"),
     ))]
 pub(super) async fn change(
     State(context): State<Context>,

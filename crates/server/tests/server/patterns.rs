@@ -280,7 +280,7 @@ fn reads(pool: &Pool, volume: &Volume, name: &str, text: &str) -> bool {
         "to" if text.starts_with('/') => is_path(text),
         "at" | "from" | "to" | "since" | "until" => text.parse::<Moment>().is_ok(),
         "name" | "volume" | "volumes" | "share" | "to_volume" | "to_share" | "group" | "like"
-        | "mark" | "hook" | "token" => is_name(text),
+        | "mark" | "hook" | "prove" | "token" => is_name(text),
         "allow" => wire::iscsi::names::fold_initiator(text).is_ok(),
         "network" => text.parse::<Network>().is_ok(),
         "Pattern" => text.parse::<NamePattern>().is_ok(),

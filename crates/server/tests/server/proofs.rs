@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use api::{ChangeVolume, CreateVersion, HistoryQuery, ProblemKind, Verification, Verify};
+use api::{
+    ChangeVolume, CreateVersion, HistoryQuery, ListQuery, ProblemKind, SetSchedule, Verification,
+    Verify,
+};
 use hindsight_server::{HookSettings, Settings};
 use units::Granularity;
 
@@ -94,6 +97,53 @@ fn only_checks_of_the_configuration_can_be_asked_for() {
     let said = problem(fixture.client.verify("v", &verify(seq, "plain")));
     assert!(said.hint.expect("a hint").contains("verify ="));
     assert!(fixture.client.verifications("v").expect("listed").is_empty());
+}
+
+#[test]
+fn versions_of_a_schedule_are_checked_as_they_come() {
+    let mut fixture = fixture();
+    let set = |fixture: &Fixture, body: &str| {
+        let body: SetSchedule = serde_json::from_str(body).expect("a schedule");
+        fixture.client.set_schedule("v", &body)
+    };
+    for hook in ["plain", "other", "none"] {
+        let body = format!(r#"{{"every": "1s", "prove": "{hook}"}}"#);
+        assert_eq!(kind(set(&fixture, &body)), ProblemKind::NotFound, "{hook}");
+    }
+    fixture.write(0, 9);
+    set(&fixture, r#"{"every": "1s", "keep": {"last": 9}, "prove": "looks"}"#).expect("set");
+    let wait = |fixture: &Fixture, verdict: &str| {
+        let began = Instant::now();
+        loop {
+            let all = fixture.client.verifications("v").expect("listed");
+            if let Some(found) = all.iter().find(|one| one.verdict == verdict) {
+                return (found.seq, found.hook.clone());
+            }
+            assert!(began.elapsed() < Duration::from_secs(60), "{all:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let bad = wait(&fixture, "bad");
+    fixture.write(0, 1);
+    let good = wait(&fixture, "good");
+    assert!(good.0 > bad.0 && good.1 == "looks", "{bad:?} {good:?}");
+    let versions = fixture.client.versions("v", &ListQuery::default()).expect("listed");
+    assert!(versions.entries.iter().any(|version| version.seq == good.0), "it is a version");
+    // It stays what it was until it is taken away.
+    let changed = set(&fixture, r#"{"keep": {"last": 5}}"#).expect("changed");
+    assert_eq!(changed.prove.as_deref(), Some("looks"));
+    fixture.restart();
+    let changed = set(&fixture, r#"{"prove": null}"#).expect("changed");
+    assert_eq!((changed.prove, changed.keep.last), (None, 5));
+    // One that was asked for by then ends, and no other comes.
+    let count = |fixture: &Fixture| fixture.client.verifications("v").expect("listed").len();
+    let captures = |fixture: &Fixture| fixture.client.schedule("v").expect("shown").captures;
+    let (before, made) = (count(&fixture), captures(&fixture));
+    fixture.write(0, 1);
+    while captures(&fixture) < made + 3 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(count(&fixture) <= before + 1, "{} {before}", count(&fixture));
 }
 
 #[test]

@@ -260,6 +260,7 @@ fn the_page_names_every_field_of_every_json_record() {
         keep,
         label: text(),
         hook: Some(text()),
+        prove: Some(text()),
         set_ns: 1,
         done_ns: 1,
     };

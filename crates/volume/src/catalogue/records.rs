@@ -426,6 +426,9 @@ pub struct ScheduleRecord {
     /// The hook around its captures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<String>,
+    /// The hook whose check looks at its versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prove: Option<String>,
     /// When it was set, in nanoseconds since 1970.
     pub set_ns: u64,
     /// Up to when it is done, in nanoseconds since 1970.

@@ -349,6 +349,18 @@ impl Groups {
         groups.into_iter().filter_map(due).collect()
     }
 
+    /// The versions of the newest capture of each group whose schedule has a check: volume, number
+    /// and the hook of the check.
+    pub(crate) fn newest_to_prove(&self) -> Vec<(u64, u64, String)> {
+        let schedules = self.schedules.lock();
+        let newest = |of: &GroupSchedule| {
+            let (hook, made) = (of.schedule.prove()?, of.captures.last_key_value()?.1);
+            let versions = made.versions.iter();
+            Some(versions.map(|&(id, number)| (id, number, hook.clone())).collect::<Vec<_>>())
+        };
+        schedules.values().filter_map(newest).flatten().collect()
+    }
+
     /// Makes the capture of a group that is due, if one is still; a failure is told by the
     /// schedule, and the capture is due again later.
     pub fn capture_group_hooked(&self, name: &str, quiet: &dyn Fn(&str) -> Quiet) {

@@ -29,6 +29,8 @@ pub struct ScheduleSpec {
     /// The hook around each capture, which somebody beside `Pool::step` then has to make: that of
     /// the volume or group if none is named, and none at all for `none`.
     pub hook: Option<String>,
+    /// The hook whose check is to look at its versions; somebody else runs it.
+    pub prove: Option<String>,
 }
 
 /// A schedule as it stands.
@@ -158,6 +160,11 @@ impl Schedule {
         self.record.id
     }
 
+    /// The hook whose check looks at its versions.
+    pub(crate) fn prove(&self) -> Option<String> {
+        self.record.prove.clone()
+    }
+
     /// Its keep rules.
     pub(crate) fn keep(&self) -> KeepRules {
         self.record.keep
@@ -171,6 +178,7 @@ impl Schedule {
                 keep: self.record.keep,
                 label: self.record.label.clone(),
                 hook: self.record.hook.clone(),
+                prove: self.record.prove.clone(),
             },
             set: WallTime::from_nanos(self.record.set_ns),
             next: self.next,
@@ -206,7 +214,7 @@ impl ScheduleSpec {
     /// `Invalid`.
     pub(crate) fn check(&self, now: WallTime) -> Result<()> {
         check_label(&self.label)?;
-        if let Some(hook) = &self.hook {
+        for hook in self.hook.iter().chain(&self.prove) {
             check_name("hook", hook)?;
         }
         if matches!(self.timing, Timing::Every(span) if span.0 < EVERY_MIN_NS)
@@ -231,6 +239,7 @@ impl ScheduleSpec {
             keep: self.keep,
             label: self.label.clone(),
             hook: self.hook.clone(),
+            prove: self.prove.clone(),
             set_ns: now.as_nanos(),
             done_ns: now.as_nanos(),
         }

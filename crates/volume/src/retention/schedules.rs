@@ -9,7 +9,9 @@
 //!
 //! It does not know commands or threads: whoever calls `Pool::step` runs schedules.
 
-use units::{Seq, WallTime};
+use std::sync::Arc;
+
+use units::{Moment, Seq, WallTime};
 
 use crate::catalogue::{ScheduleRecord, VersionRecord, tables};
 use crate::retention::Retention;
@@ -18,8 +20,8 @@ use crate::retention::groups::Groups;
 use crate::retention::keep_rules::KeepRules;
 use crate::retention::open_files::Quiet;
 use crate::retention::schedule::{Schedule, ScheduleInfo, ScheduleSpec};
-use crate::types::Consistency;
-use crate::{Error, ErrorKind, Result};
+use crate::types::{Consistency, Proof, Resolved};
+use crate::{Error, ErrorKind, Result, Volume};
 
 /// Versions that one commit prunes; each has a line in the audit log.
 pub(crate) const PRUNED_MAX: usize = 512;
@@ -39,6 +41,33 @@ impl Groups {
             }
         }
         self.run_group_schedules(wall, monotonic_ns, may_prune);
+    }
+}
+
+impl Groups {
+    /// The newest version of each schedule that has a check and no verdict of it yet, and the hook
+    /// of the check. Those before it are not made up for: a check may take longer than the time
+    /// between two captures.
+    #[must_use]
+    pub fn due_proofs(&self) -> Vec<(Arc<Volume>, Resolved, String)> {
+        let served = self.registry.served();
+        let mut newest = self.newest_to_prove();
+        for volume in &served {
+            let told = |s: &Schedule| Some((s.id(), s.prove()?));
+            let of_own = volume.schedule.lock().as_ref().and_then(told);
+            if let Some((schedule, hook)) = of_own {
+                let number = volume.pins().lock().scheduled(schedule).next().map(|(n, _)| n);
+                newest.extend(number.map(|number| (volume.id, number, hook)));
+            }
+        }
+        let due = |(id, number, hook): (u64, u64, String)| {
+            let volume = served.iter().find(|volume| volume.id == id)?;
+            // One that is gone meanwhile is not looked at.
+            let at = volume.resolve(&Moment::Version(number)).ok()?;
+            let is_proved = |proof: &Proof| proof.at.seq == at.seq && proof.hook == hook;
+            (!volume.proofs().iter().any(is_proved)).then(|| (Arc::clone(volume), at, hook))
+        };
+        newest.into_iter().filter_map(due).collect()
     }
 }
 

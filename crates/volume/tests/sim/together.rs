@@ -60,6 +60,7 @@ fn spec(seconds: u64, last: u32, label: &str) -> ScheduleSpec {
         keep: KeepRules { last, ..KeepRules::default() },
         label: label.to_owned(),
         hook: None,
+        prove: None,
     }
 }
 

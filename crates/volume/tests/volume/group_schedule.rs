@@ -28,6 +28,7 @@ fn spec(minutes: u64, last: u32) -> ScheduleSpec {
         keep: KeepRules { last, ..KeepRules::default() },
         label: "auto".to_owned(),
         hook: None,
+        prove: None,
     }
 }
 
@@ -291,4 +292,26 @@ fn captures_that_are_due_wait_for_those_who_run_hooks() {
     assert_eq!(number_before, number);
     volume.delete_version(number).expect("deleted");
     assert_eq!(volume.open_files(number).expect_err("gone").kind, ErrorKind::NotFound);
+}
+
+#[test]
+fn every_volume_of_the_newest_capture_is_due_for_the_check_of_the_groups_schedule() {
+    let (rig, pool) = rig();
+    let due = |pool: &Pool| -> Vec<(String, String)> {
+        let all = pool.due_proofs().into_iter();
+        let mut all: Vec<_> = all.map(|(of, _, hook)| (of.name().to_owned(), hook)).collect();
+        all.sort();
+        all
+    };
+    let boots = Some("boots".to_owned());
+    pool.set_group_schedule("g", &ScheduleSpec { prove: boots, ..spec(5, 3) }).expect("set");
+    assert_eq!(due(&pool), []);
+    minutes(&rig, &pool, 5);
+    let both = ["v", "w"].map(|name| (name.to_owned(), "boots".to_owned()));
+    assert_eq!(due(&pool), both);
+    drop(pool);
+    let pool = rig.open();
+    assert_eq!(due(&pool), both, "over a restart");
+    pool.remove_group_schedule("g").expect("removed");
+    assert_eq!(due(&pool), []);
 }

@@ -25,7 +25,7 @@ fn all_that_knows_a_volume_knows_it_by_its_new_name_also_after_a_kill() {
     volume.create_mark("m", &Moment::Seq(first), true).expect("named");
     pool.create_group("g", &names(&["v"])).expect("made");
     let (timing, keep) = (Timing::Every(Span(HOUR_NS)), KeepRules::default());
-    let schedule = ScheduleSpec { timing, keep, label: String::new(), hook: None };
+    let schedule = ScheduleSpec { timing, keep, label: String::new(), hook: None, prove: None };
     volume.set_schedule(&schedule).expect("set");
     let clone = pool.clone_volume("v", &Moment::Seq(first), "c").expect("cloned");
     pool.clone_volume("c", &Moment::Latest, "of-c").expect("cloned");

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use hindsight_volume::{
-    Budget, ErrorKind, Explained, Granularity, KeepRules, MadeBy, Pool, ScheduleSpec, Volume,
+    Budget, ErrorKind, Explained, Granularity, KeepRules, MadeBy, Pool, Proof, ScheduleSpec,
+    Verdict, Volume,
 };
-use units::{Moment, Span, Timing, WallTime};
+use units::{Moment, Seq, Span, Timing, WallTime};
 
 use crate::hook::{Rig, SECOND_NS, get, make, put};
 
@@ -25,6 +26,7 @@ fn spec(every_ns: u64, keep: KeepRules) -> ScheduleSpec {
         keep,
         label: "auto".to_owned(),
         hook: None,
+        prove: None,
     }
 }
 
@@ -221,4 +223,51 @@ fn what_cannot_be_a_schedule_is_refused_and_goes_with_the_volume() {
     let volume = make(&pool, Granularity::OnDemand, HOUR_NS);
     assert_eq!(volume.schedule_info().expect("read"), None);
     minutes(&rig, &pool, 2);
+}
+
+#[test]
+fn the_newest_version_of_a_schedule_with_a_check_is_due_until_it_has_a_verdict_of_it() {
+    let (rig, pool, volume) = rig();
+    let keep = KeepRules { last: 2, ..KeepRules::default() };
+    let prove = |hook: Option<&str>| {
+        let prove = hook.map(str::to_owned);
+        ScheduleSpec { prove, ..spec(5 * MINUTE_NS, keep) }
+    };
+    let due = |pool: &Pool| -> Vec<(String, u64, String)> {
+        let all = pool.due_proofs().into_iter();
+        all.map(|(of, at, hook)| (of.name().to_owned(), at.seq.0, hook)).collect()
+    };
+    let judge = |volume: &Volume, seq: u64, hook: &str| {
+        let at = volume.resolve(&Moment::Seq(Seq(seq))).expect("kept");
+        let hook = hook.to_owned();
+        let (proved, said) = (WallTime::from_nanos(1), String::new());
+        let verdict = Verdict::Unknown;
+        let proof = Proof { at, hook, verdict, proved, took_ns: 1, said };
+        volume.add_proof(&proof).expect("kept");
+    };
+    volume.set_schedule(&prove(Some("boots"))).expect("set");
+    assert_eq!(due(&pool), [], "it has made none yet");
+    volume.create_version("by hand").expect("captured");
+    assert_eq!(due(&pool), [], "that is not its own");
+    put(&volume, 0, 1);
+    minutes(&rig, &pool, 5);
+    let first = due(&pool);
+    assert_eq!(first.len(), 1);
+    assert_eq!((&*first[0].0, &*first[0].2), ("v", "boots"));
+    judge(&volume, first[0].1, "other");
+    assert_eq!(due(&pool), first, "of another check");
+    judge(&volume, first[0].1, "boots");
+    assert_eq!(due(&pool), []);
+    put(&volume, 0, 2);
+    minutes(&rig, &pool, 5);
+    put(&volume, 0, 3);
+    minutes(&rig, &pool, 5);
+    let last = due(&pool);
+    assert_eq!(last.len(), 1, "what came before it is not made up for: {last:?}");
+    assert!(last[0].1 > first[0].1 + 1);
+    drop((pool, volume));
+    let pool = rig.open();
+    assert_eq!(due(&pool), last, "over a restart");
+    pool.volume("v").expect("there").set_schedule(&prove(None)).expect("set");
+    assert_eq!(due(&pool), []);
 }

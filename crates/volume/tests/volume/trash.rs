@@ -56,7 +56,7 @@ fn what_was_deleted_comes_back_whole_after_a_kill() {
     pool.create_group("g", &names(&["v"])).expect("made");
     let timing = Timing::Every(Span(HOUR_NS));
     let (keep, label) = (KeepRules::default(), String::new());
-    let schedule = ScheduleSpec { timing, keep, label, hook: None };
+    let schedule = ScheduleSpec { timing, keep, label, hook: None, prove: None };
     volume.set_schedule(&schedule).expect("set");
     let id = discard(&pool, "v", true);
     assert!(pool.volume("v").is_err(), "nobody finds it");
