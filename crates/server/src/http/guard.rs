@@ -194,6 +194,9 @@ impl Guard {
         let caller = Caller::of_certificate(name, named, self.context.access(), from);
         caller.ok_or_else(|| {
             Failed::Unnamed(match name {
+                Some(name) if self.context.pool().token(name).is_ok() => {
+                    format!("the token {name}, which the certificate is called as, has expired")
+                }
                 Some(name) => format!("no token is called {name:?}, as the certificate is"),
                 None => "the certificate has no common name that a token could have".to_owned(),
             })
