@@ -2,7 +2,10 @@
 //!
 //! It owns a small runtime, so it must not be used on a thread that already drives one.
 
+use std::sync::Arc;
+
 use hyper::Method;
+use rustls::ClientConfig;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -23,11 +26,13 @@ mod connection;
 mod files;
 mod operations;
 mod target;
+mod tls;
 mod tokens;
 
 pub use address::{ServerAddress, Token};
-use connection::{Content, Outgoing};
+use connection::{Content, Outgoing, Place};
 use target::Target;
+pub use tls::{ClientTls, Distrust, TlsFileError};
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +48,19 @@ pub enum ClientError {
         /// Why.
         source: std::io::Error,
     },
+    /// There is no TLS with it, or none that is to be believed.
+    #[error("{address} {why}")]
+    Tls {
+        /// Where.
+        address: ServerAddress,
+        /// Why.
+        why: Distrust,
+        /// The error underneath.
+        source: std::io::Error,
+    },
+    /// A file for TLS cannot be used.
+    #[error(transparent)]
+    TlsFile(#[from] TlsFileError),
     /// The request could not be put together (a name with characters that no URL can hold).
     #[error("the request could not be formed")]
     Request(#[source] hyper::http::Error),
@@ -74,8 +92,10 @@ impl ClientError {
     pub fn exit_code(&self) -> ExitCode {
         match self {
             ClientError::Problem(problem) => problem.exit_code(),
+            ClientError::Tls { why, .. } => why.exit_code(),
             ClientError::Start(_)
             | ClientError::Connect { .. }
+            | ClientError::TlsFile(_)
             | ClientError::Request(_)
             | ClientError::Exchange(_)
             | ClientError::Body(_)
@@ -89,6 +109,7 @@ impl ClientError {
     pub fn hint(&self) -> Option<String> {
         match self {
             ClientError::Problem(problem) => problem.hint.clone(),
+            ClientError::Tls { why, .. } => Some(why.hint().to_owned()),
             ClientError::Connect { .. } => Some(
                 "is it running (hindsight serve --pool DIR)? name it with --server \
                  unix:DIR/api.sock or HINDSIGHT_SERVER"
@@ -112,6 +133,7 @@ pub struct Page<T> {
 #[derive(Debug)]
 pub struct Client {
     address: ServerAddress,
+    tls: Option<Arc<ClientConfig>>,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -127,7 +149,15 @@ impl Client {
             .enable_all()
             .build()
             .map_err(ClientError::Start)?;
-        Ok(Client { address, runtime })
+        Ok(Client { address, tls: None, runtime })
+    }
+
+    /// The same, which knows a server under TLS by these files.
+    ///
+    /// # Errors
+    /// When they cannot be read, or do not fit together.
+    pub fn with_tls(self, files: &ClientTls) -> Result<Client> {
+        Ok(Client { tls: Some(tls::load(files)?), ..self })
     }
 
     /// Where the server is.
@@ -505,7 +535,7 @@ impl Client {
     ) -> Result<()> {
         let target = format!("{API_PREFIX}{}", volume(name).part("trace").query(query));
         let outgoing = Outgoing { method: Method::GET, target, content: Content::None };
-        let refused = self.runtime.block_on(connection::receive(&self.address, outgoing, keep))?;
+        let refused = self.runtime.block_on(connection::receive(self.place(), outgoing, keep))?;
         match refused {
             None => Ok(()),
             Some(answer) => Err(ClientError::Problem(Box::new(read(&answer)?))),
@@ -622,8 +652,12 @@ impl Client {
         self.send(Outgoing { method, target: format!("{API_PREFIX}{target}"), content })
     }
 
+    fn place(&self) -> Place<'_> {
+        Place { address: &self.address, tls: self.tls.as_ref() }
+    }
+
     fn send(&self, outgoing: Outgoing) -> Result<connection::Incoming> {
-        let answer = self.runtime.block_on(connection::exchange(&self.address, outgoing))?;
+        let answer = self.runtime.block_on(connection::exchange(self.place(), outgoing))?;
         if answer.status.is_success() {
             return Ok(answer);
         }

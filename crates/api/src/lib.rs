@@ -23,7 +23,7 @@ mod trash;
 mod types;
 mod verification;
 
-pub use client::{Client, ClientError, Page, ServerAddress};
+pub use client::{Client, ClientError, ClientTls, Distrust, Page, ServerAddress, TlsFileError};
 pub use dry_run::Would;
 pub use files::{
     ArchiveQuery, FileDiffQuery, FileDifference, FileEntry, FileQuery, ImportFilesQuery,

@@ -99,6 +99,10 @@ pub struct Server {
     pub time: Time,
     /// When it was started.
     pub started: Time,
+    /// Where the web page is, and this API over TCP, for programs of the server's machine; missing
+    /// when that listener is off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<String>,
     /// The unix socket of NBD; null when that listener is off.
     pub nbd_socket: Option<String>,
     /// The address of NBD over TCP.

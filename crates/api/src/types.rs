@@ -697,7 +697,7 @@ pub struct AuditRecord {
     /// For people, with seqs and reasons.
     pub detail: String,
     /// The caller: `unix:1000 ann` over a unix socket, `token:nightly`, `pool-token` (the one in
-    /// DIR/token), `cert:node3` over NBD with TLS. It is missing for the server's own acts, and in
+    /// DIR/token), `cert:node3` over TLS. It is missing for the server's own acts, and in
     /// records of older servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub who: Option<String>,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use api::ExitCode;
 use terminal::complete::{self, Line};
 
-use crate::session::{Session, TokenSource};
+use crate::session::{Session, TlsSource, TokenSource};
 
 mod values;
 
@@ -37,10 +37,16 @@ fn session(line: &Line) -> Session {
         line.options.get(name).cloned().or_else(|| std::env::var(variable).ok())
     };
     let token = given("token", "HINDSIGHT_TOKEN").map(TokenSource::Text);
-    let file = || given("token_file", "HINDSIGHT_TOKEN_FILE").map(PathBuf::from);
     let server = given("server", "HINDSIGHT_SERVER");
     let server = server.unwrap_or_else(|| crate::SERVER.to_owned());
-    Session::new(server, token.or_else(|| file().map(TokenSource::File)), false, false)
+    let path = |name: &str, variable: &str| given(name, variable).map(PathBuf::from);
+    let tls = TlsSource {
+        ca: path("ca", "HINDSIGHT_CA"),
+        cert: path("cert", "HINDSIGHT_CERT"),
+        key: path("key", "HINDSIGHT_KEY"),
+    };
+    let token = token.or_else(|| path("token_file", "HINDSIGHT_TOKEN_FILE").map(TokenSource::File));
+    Session::new(server, token, false, false).with_tls(tls)
 }
 
 #[cfg(test)]

@@ -18,8 +18,11 @@ pub struct Args {
 const ENVIRONMENT: &str = "\
 Environment:
   HINDSIGHT_SERVER      where the server is, as --server
-  HINDSIGHT_TOKEN       the token of a server at http://, as --token
+  HINDSIGHT_TOKEN       the token of a server over TCP, as --token
   HINDSIGHT_TOKEN_FILE  a file with it, as --token-file
+  HINDSIGHT_CA          by which a server at https:// is known, as --ca
+  HINDSIGHT_CERT        the certificate shown there, as --cert
+  HINDSIGHT_KEY         its private key, as --key
   TZ                    the time zone of local times, such as \"yesterday 14:03\"
   NO_COLOR              no colours, if it is set
 

@@ -54,7 +54,7 @@ mod version;
 mod volume;
 mod volume_text;
 
-use session::{Session, TokenSource};
+use session::{Session, TlsSource, TokenSource};
 use terminal::{failure, nbd, output, session};
 
 /// Where the server is, unless somebody says otherwise.
@@ -67,8 +67,8 @@ const SERVER: &str = "unix:/run/hindsight/api.sock";
 #[derive(Debug, Parser)]
 #[command(name = "hindsight", version, disable_help_subcommand = true, max_term_width = 100)]
 struct Cli {
-    /// Where the server is: unix:/path, or http://host:port, also as `serve` prints it, with its
-    /// token.
+    /// Where the server is: unix:/path, or http:// or https://host:port, also as `serve` prints it,
+    /// with its token.
     #[arg(
         long,
         global = true,
@@ -79,7 +79,7 @@ struct Cli {
         default_value = SERVER
     )]
     server: String,
-    /// Token of a server at http://. Others see command lines: better in the variable, or a file.
+    /// Token of a server over TCP. Others see command lines: better in the variable, or a file.
     #[arg(
         long,
         global = true,
@@ -99,6 +99,36 @@ struct Cli {
         hide_env_values = true
     )]
     token_file: Option<PathBuf>,
+    /// Certificates of the authorities that a server at https:// is known by, PEM.
+    #[arg(
+        long,
+        global = true,
+        help_heading = "Global options",
+        value_name = "FILE",
+        env = "HINDSIGHT_CA",
+        hide_env_values = true
+    )]
+    ca: Option<PathBuf>,
+    /// Certificate to show a server at https://, in the place of a token, PEM.
+    #[arg(
+        long,
+        global = true,
+        help_heading = "Global options",
+        value_name = "FILE",
+        env = "HINDSIGHT_CERT",
+        hide_env_values = true
+    )]
+    cert: Option<PathBuf>,
+    /// Private key of that certificate, PEM, unless it is in the same file.
+    #[arg(
+        long,
+        global = true,
+        help_heading = "Global options",
+        value_name = "FILE",
+        env = "HINDSIGHT_KEY",
+        hide_env_values = true
+    )]
+    key: Option<PathBuf>,
     /// Answer in JSON.
     #[arg(long, global = true, help_heading = "Global options")]
     json: bool,
@@ -220,7 +250,8 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
     let token = cli.token.map(TokenSource::Text);
     let token = token.or(cli.token_file.map(TokenSource::File));
-    let session = Session::new(cli.server, token, cli.json, cli.yes);
+    let tls = TlsSource { ca: cli.ca, cert: cli.cert, key: cli.key };
+    let session = Session::new(cli.server, token, cli.json, cli.yes).with_tls(tls);
     match cli.command {
         Command::Serve(args) => serve::run(*args),
         Command::Volume(verb) => volume::run(&session, verb),

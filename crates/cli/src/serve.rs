@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use api::ExitCode;
 use server::{
-    CONFIG_FILE_DEFAULT, InterceptSettings, IscsiSettings, ListenSettings, LogSettings,
-    NbdSettings, NfsSettings, Settings, StartError,
+    CONFIG_FILE_DEFAULT, HttpSettings, InterceptSettings, IscsiSettings, LogSettings, NbdSettings,
+    NfsSettings, Settings, StartError,
 };
 
 use crate::failure;
@@ -55,6 +55,16 @@ pub struct Args {
     /// Certificates that NBD clients must be signed by, PEM.
     #[arg(long, value_name = "FILE")]
     tls_client_ca: Option<PathBuf>,
+    /// Certificate chain for HTTP over TCP, PEM.
+    #[arg(long, value_name = "FILE")]
+    http_tls_cert: Option<PathBuf>,
+    /// Private key of that certificate, PEM.
+    #[arg(long, value_name = "FILE")]
+    http_tls_key: Option<PathBuf>,
+    /// Certificates that those of HTTP clients must be signed by, PEM; a client may show a token
+    /// instead of one.
+    #[arg(long, value_name = "FILE")]
+    http_tls_client_ca: Option<PathBuf>,
     /// NBD connections of each listener at once [default: 1024].
     #[arg(long, value_name = "N")]
     nbd_connections_max: Option<usize>,
@@ -138,10 +148,13 @@ fn upper(args: Args) -> Settings {
             tls_client_ca: args.tls_client_ca,
             connections_max: args.nbd_connections_max,
         },
-        http: ListenSettings {
+        http: HttpSettings {
             listen: args.http,
             socket_mode: args.socket_mode,
             socket_group: args.socket_group,
+            tls_cert: args.http_tls_cert,
+            tls_key: args.http_tls_key,
+            tls_client_ca: args.http_tls_client_ca,
         },
         iscsi: IscsiSettings { listen: args.iscsi, ..IscsiSettings::default() },
         nfs: NfsSettings { listen: args.nfs, ..NfsSettings::default() },

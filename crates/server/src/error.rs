@@ -65,7 +65,7 @@ pub enum StartError {
     },
     /// The TLS files cannot be used.
     #[error("{0}")]
-    Tls(#[source] crate::nbd::TlsError),
+    Tls(#[source] crate::tls::TlsError),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),

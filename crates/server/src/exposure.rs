@@ -1,23 +1,34 @@
-//! Exposure of the listeners: TLS of NBD, and what must protect addresses that others can reach.
+//! Exposure of the listeners: TLS, and what must protect addresses that others can reach.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::listen::{self, Protection};
-use crate::nbd::{load_tls, untimely};
+use crate::tls::{Tls, TlsFiles, TlsFrontEnd, load_tls, untimely};
 use crate::{Config, StartError};
 
-/// TLS for NBD over TCP, if there is any.
-pub(crate) type Tls = Option<Arc<rustls::ServerConfig>>;
+/// The TLS of a server over TCP.
+#[derive(Clone, Debug)]
+pub(crate) struct AllTls {
+    pub(crate) nbd: Tls,
+    pub(crate) http: Tls,
+}
 
-pub(crate) fn tls(config: &Config) -> Result<Tls, StartError> {
-    let Some(files) = &config.nbd_tls else { return Ok(None) };
-    let tls = load_tls(&files.cert, &files.key, files.client_ca.as_deref());
-    let tls = tls.map_err(StartError::Tls)?;
+impl AllTls {
+    pub(crate) fn load(config: &Config) -> Result<AllTls, StartError> {
+        Ok(AllTls {
+            nbd: tls(config.nbd_tls.as_ref(), TlsFrontEnd::Nbd)?,
+            http: tls(config.http_tls.as_ref(), TlsFrontEnd::Http)?,
+        })
+    }
+}
+
+fn tls(files: Option<&TlsFiles>, front_end: TlsFrontEnd) -> Result<Tls, StartError> {
+    let Some(files) = files else { return Ok(None) };
+    let tls = load_tls(files, front_end).map_err(StartError::Tls)?;
     // No reason not to serve those who come by the unix socket.
     if let Some(why) = untimely(&files.cert, Duration::ZERO) {
-        let cert = files.cert.display();
-        tracing::warn!(%cert, why, "NBD clients over TCP will refuse the certificate");
+        let (cert, name) = (files.cert.display(), front_end.name());
+        tracing::warn!(%cert, why, "{name} clients over TCP will refuse the certificate");
     }
     Ok(Some(tls))
 }
@@ -33,11 +44,11 @@ pub(crate) fn nbd_protection(config: &Config) -> Protection<'_> {
 
 pub(crate) fn http_protection(config: &Config) -> Protection<'_> {
     Protection {
-        is_enough: config.insecure,
+        // Every client shows a token or a certificate.
+        is_enough: config.insecure || config.http_tls.is_some(),
         trusted: &[],
-        hint: "this release has no TLS for HTTP, and the token can be read on the way: put a proxy \
-               that has TLS in front of a loopback address or the unix socket, or give --insecure \
-               to allow it anyway",
+        hint: "give --http-tls-cert and --http-tls-key; without TLS the token can be read on the \
+               way: --insecure allows that anyway",
     }
 }
 

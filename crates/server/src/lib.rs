@@ -41,6 +41,7 @@ pub mod serving;
 mod settings;
 mod stack_files;
 mod taps;
+pub mod tls;
 mod token;
 mod told;
 mod who;
@@ -59,8 +60,8 @@ pub use relay_settings::{Intercept, InterceptSettings};
 pub use serve::serve;
 pub use server::Server;
 pub use settings::{
-    AccessSettings, CONFIG_FILE_DEFAULT, Config, HookSettings, IscsiSettings, ListenSettings,
-    Listening, LogSettings, NbdSettings, NfsSettings, Settings, SocketAccess, TlsFiles,
+    AccessSettings, CONFIG_FILE_DEFAULT, Config, HookSettings, HttpSettings, IscsiSettings,
+    Listening, LogSettings, NbdSettings, NfsSettings, Settings, SocketAccess,
 };
 pub use stack_files::{create_stack, member_paths};
 pub use taps::Taps;

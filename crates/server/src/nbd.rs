@@ -40,12 +40,9 @@ mod contexts;
 mod execute;
 mod handshake;
 mod session;
-mod tls;
 
 #[cfg(test)]
 pub(crate) mod tests;
-
-pub use tls::{TlsError, load_tls, untimely};
 
 /// The state that all connections share.
 pub struct NbdContext {

@@ -8,14 +8,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use env::RankedRwLock;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
 use volume::Pool;
 
-use crate::exposure::{refuse_exposed, tls};
+use crate::exposure::{AllTls, refuse_exposed};
 use crate::hooks::Hooks;
 use crate::nbd::NbdContext;
+use crate::tls::{Tls, TlsFiles};
 use crate::{Config, LogSettings, StartError, logs};
 
 /// The parts of a running server that a reload reaches.
@@ -23,6 +25,8 @@ pub(crate) struct Reloading {
     /// The configuration that holds now.
     pub(crate) config: Config,
     pub(crate) nbd: Arc<NbdContext>,
+    /// The TLS of HTTP.
+    pub(crate) http_tls: Arc<RankedRwLock<Tls>>,
     pub(crate) hooks: Arc<Hooks>,
     pub(crate) reloads: Arc<Reloads>,
 }
@@ -36,10 +40,12 @@ impl Reloading {
     ) -> Result<Vec<&'static str>, StartError> {
         let next = self.next(config);
         let changed = refuse_exposed(&next)
-            .and_then(|()| tls(&next))
+            .and_then(|()| AllTls::load(&next))
             .and_then(|tls| logs::set_level(&next.log).map(|()| tls));
         self.reloads.end(changed.is_ok());
-        *self.nbd.tls.write() = changed?;
+        let AllTls { nbd, http } = changed?;
+        *self.nbd.tls.write() = nbd;
+        *self.http_tls.write() = http;
         self.hooks.replace(next.hooks.clone());
         // Else those of `pool set` stay.
         if next.rates != self.config.rates {
@@ -51,10 +57,14 @@ impl Reloading {
 
     /// The configuration that holds, with all of `config` that needs no start.
     fn next(&self, config: &Config) -> Config {
-        let has_tls = |config: &Config| config.nbd_tls.is_some();
-        let tls = if has_tls(config) == has_tls(&self.config) { config } else { &self.config };
+        // It neither begins nor ends.
+        let tls = |next: &Option<TlsFiles>, now: &Option<TlsFiles>| match next.is_some() {
+            is_some if is_some == now.is_some() => next.clone(),
+            _ => now.clone(),
+        };
         Config {
-            nbd_tls: tls.nbd_tls.clone(),
+            nbd_tls: tls(&config.nbd_tls, &self.config.nbd_tls),
+            http_tls: tls(&config.http_tls, &self.config.http_tls),
             hooks: config.hooks.clone(),
             rates: config.rates,
             log: LogSettings {
@@ -84,6 +94,7 @@ fn differences(one: &Config, other: &Config) -> Vec<&'static str> {
         nbd_tls,
         nbd_connections_max,
         http,
+        http_tls,
         iscsi,
         iscsi_base,
         iscsi_trusted,
@@ -112,6 +123,7 @@ fn differences(one: &Config, other: &Config) -> Vec<&'static str> {
         ("nbd.connections_max", *nbd_connections_max != other.nbd_connections_max),
         ("http.listen", (&http.unix, &http.tcp) != (&other.http.unix, &other.http.tcp)),
         ("http.socket_mode, http.socket_group", http.access != other.http.access),
+        ("http.tls_cert (TLS on or off)", *http_tls != other.http_tls),
         ("iscsi.listen", iscsi.tcp != other.iscsi.tcp),
         ("iscsi.base", *iscsi_base != other.iscsi_base),
         ("iscsi.trusted_networks", *iscsi_trusted != other.iscsi_trusted),

@@ -8,14 +8,13 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use env::{Clock, RealClock};
 use prometheus_client::collector::Collector;
 use volume::Pool;
 
 use crate::background::Background;
 use crate::buffers::BuffersCollector;
 use crate::exposure::{
-    Tls, http_protection, iscsi_protection, nbd_protection, nfs_protection, refuse_exposed, tls,
+    AllTls, http_protection, iscsi_protection, nbd_protection, nfs_protection, refuse_exposed,
 };
 use crate::fill::{FillGauge, FillWatch};
 use crate::hooked::Hooked;
@@ -35,10 +34,12 @@ use crate::proving::Proving;
 use crate::relay_settings::Intercept;
 use crate::reload::{ReloadCollector, Reloading, Reloads};
 use crate::serving::{
-    Collected, Counters, DataThreads, Limits, Listeners, PoolExports, RoomQueue, Serving,
+    Collected, Counters, DataThreads, FrontEnd, Limits, Listeners, PoolExports, RoomQueue, Serving,
 };
 use crate::taps::{TapCollector, Taps};
+use crate::tls::Tls;
 use crate::token::Token;
+use crate::who::token_named;
 use crate::write_memory::{WriteBufferCollector, Writing};
 use crate::{Attachments, Buffers, Config, NoSpace, StartError, pool_files, scratch};
 
@@ -75,7 +76,7 @@ impl Server {
     pub fn start(config: &Config) -> Result<Server, StartError> {
         // Refusals first: nothing is made before they have passed.
         refuse_exposed(config)?;
-        let tls = tls(config)?;
+        let tls = AllTls::load(config)?;
         let made = MadeDirs::make(&config.pool_dir)?;
         let mut pool = pool_files::open(config)?;
         pool.iter().for_each(|pool| scratch::remove_all(pool));
@@ -105,15 +106,14 @@ impl Server {
     fn serve(
         config: &Config,
         pool: Arc<Pool>,
-        tls: Tls,
+        tls: AllTls,
         doors: Doors,
     ) -> Result<Server, StartError> {
         let exports = PoolExports::new(Arc::clone(&pool));
         let no_space = Arc::clone(exports.no_space());
-        let nbd_context = nbd_context(config, &pool, exports, tls);
+        let nbd_context = nbd_context(config, &pool, exports, tls.nbd);
         let listeners = doors.described(config)?;
         let Doors { nbd: nbd_bound, http: http_bound, iscsi, nfs, intercepts, token, .. } = doors;
-        let patience = Patience(config.http_patience);
         let hooks = Arc::new(Hooks::new(config.hooks.clone()));
         let reloads = Arc::new(Reloads::default());
         let iscsi_context = iscsi_context(config, &pool, &nbd_context);
@@ -121,17 +121,15 @@ impl Server {
         let intercepts = relays(&pool, nfs_context.shares(), &nfs, intercepts)?;
         let counted = (&hooks, &reloads, &no_space, &intercepts);
         let all = (&*nbd_context, &iscsi_context, &nfs_context);
-        let context = http_context(config, &pool, all, (&nbd_bound, &iscsi, &nfs), counted)?;
+        let bound = (&nbd_bound, &http_bound, &iscsi, &nfs);
+        let context = http_context(config, &pool, all, bound, counted)?;
         pool.set_rates(config.rates);
         let writing = Writing::start(config.write_memory_bytes)?;
         let fill = FillWatch::new(Arc::clone(context.fill()));
         let members = MemberWatch::new(config.pool_dir.clone());
         let background = Background::start(Arc::clone(&pool), fill, members)?;
-        let (unix, nbd_socket) = nbd_bound.unix.map(|u| (u.listener, u.file)).unzip();
-        let (nbd, unix) = (Arc::clone(&nbd_context), unix.into_iter().collect());
-        let over_tcp = |front_end, tcp| Listeners { front_end, unix: Vec::new(), tcp };
-        let nbd = Listeners { front_end: nbd, unix, tcp: nbd_bound.tcp };
-        let served = vec![nbd, over_tcp(iscsi_context, iscsi.tcp), over_tcp(nfs_context, nfs.tcp)];
+        let others = [(iscsi_context as Arc<_>, iscsi.tcp), (nfs_context as Arc<_>, nfs.tcp)];
+        let (served, nbd_socket) = front_ends((&nbd_context, nbd_bound), others);
         let data = match DataThreads::start(data_threads(), served) {
             Ok(data) => data,
             Err(error) => {
@@ -139,7 +137,8 @@ impl Server {
                 return Err(StartError::Thread(error));
             }
         };
-        let http = match HttpServer::start(&context, http_bound, token.as_ref(), patience) {
+        let (asks, patience) = ((token.as_ref(), tls.http), Patience(config.http_patience));
+        let http = match HttpServer::start(&context, http_bound, asks, patience) {
             Ok(http) => http,
             Err(error) => {
                 data.stop();
@@ -157,10 +156,12 @@ impl Server {
                 return Err(error);
             }
         };
+        let (config, http_tls) = (config.clone(), Arc::clone(http.tls()));
+        let reloading = Reloading { config, nbd: nbd_context, http_tls, hooks, reloads };
         context.set_ready(true);
         Ok(Server {
             pool,
-            reloading: Reloading { config: config.clone(), nbd: nbd_context, hooks, reloads },
+            reloading,
             context,
             background,
             _writing: writing,
@@ -257,7 +258,8 @@ impl Doors {
             let address = listen::local_address(listener)?;
             intercepts.push(format!("intercept {address} ({intercept})"));
         }
-        let url = |address| format!("http://{address}/?token={token}");
+        let scheme = if config.http_tls.is_some() { "https" } else { "http" };
+        let url = |address| format!("{scheme}://{address}/?token={token}");
         Ok([nbd, iscsi, nfs, intercepts, describe("http", &self.http, url)?].concat())
     }
 
@@ -268,6 +270,19 @@ impl Doors {
             }
         })
     }
+}
+
+/// Where NBD and those that are served over TCP alone are served, and the file of NBD's socket.
+fn front_ends(
+    (nbd, bound): (&Arc<NbdContext>, Bound),
+    others: [(Arc<dyn FrontEnd>, Vec<TcpListener>); 2],
+) -> (Vec<Listeners>, Option<SocketFile>) {
+    let (unix, file) = bound.unix.map(|unix| (unix.listener, unix.file)).unzip();
+    let (front_end, unix) = (Arc::clone(nbd), unix.into_iter().collect());
+    let mut all = vec![Listeners { front_end, unix, tcp: bound.tcp }];
+    let over_tcp = |(front_end, tcp)| Listeners { front_end, unix: Vec::new(), tcp };
+    all.extend(others.map(over_tcp));
+    (all, file)
 }
 
 /// Threads that serve NBD: one per processor.
@@ -295,10 +310,7 @@ fn nbd_context(
     };
     let tls = env::RankedRwLock::new(env::Rank::Leaf, tls);
     let pool = Arc::clone(pool);
-    let token_named = Box::new(move |name: &str| {
-        let now = RealClock::new().wall();
-        pool.token(name).ok().filter(|token| !token.is_expired(now))
-    });
+    let token_named = Box::new(move |name: &str| token_named(&pool, name));
     Arc::new(NbdContext { serving, tls, access: config.access, token_named })
 }
 
@@ -353,7 +365,7 @@ fn http_context(
     config: &Config,
     pool: &Arc<Pool>,
     (nbd, iscsi, nfs): (&NbdContext, &Arc<IscsiContext>, &Arc<NfsContext>),
-    bound: (&Bound, &Bound, &Bound),
+    bound: (&Bound, &Bound, &Bound, &Bound),
     (hooks, reloads, no_space, intercepts): (
         &Arc<Hooks>,
         &Arc<Reloads>,
@@ -422,7 +434,7 @@ fn describe(
 
 fn addresses(
     config: &Config,
-    (nbd, iscsi, nfs): (&Bound, &Bound, &Bound),
+    (nbd, http, iscsi, nfs): (&Bound, &Bound, &Bound, &Bound),
     context: &Arc<IscsiContext>,
 ) -> Result<Addresses, StartError> {
     let address = |bound: &Bound| bound.tcp.first().map(listen::local_address).transpose();
@@ -430,6 +442,8 @@ fn addresses(
         unix: nbd.unix.as_ref().map(|unix| unix.file.path.clone()),
         tcp: address(nbd)?,
         tls: config.nbd_tls.is_some(),
+        http: address(http)?,
+        http_tls: config.http_tls.is_some(),
         iscsi: address(iscsi)?.map(|address| (address, Arc::clone(context))),
         nfs: nfs.tcp.iter().map(listen::local_address).collect::<Result<_, _>>()?,
     })

@@ -55,6 +55,7 @@ pub(crate) use replies::Replies;
 #[cfg(test)]
 pub(crate) use socket::AHEAD_BYTES_MAX;
 pub(crate) use socket::Connection;
+pub(crate) use subject::common_name;
 pub(crate) use threads::Given;
 pub use threads::{DataThreads, FrontEnd, Listeners};
 pub(crate) use watch::{End, Watch, watch_for_leave};

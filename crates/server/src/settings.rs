@@ -17,6 +17,7 @@ use crate::StartError;
 use crate::buffers::{BUFFERS_BYTES_DEFAULT, BUFFERS_BYTES_MIN};
 use crate::hooks::Hook;
 use crate::relay_settings::{Intercept, InterceptSettings};
+use crate::tls::TlsFiles;
 use crate::who::{AccessConfig, Certificates};
 
 /// How long a client may take to send the head of a request, and then its body.
@@ -72,7 +73,7 @@ pub struct Settings {
     /// The NBD listeners.
     pub nbd: NbdSettings,
     /// The HTTP listeners.
-    pub http: ListenSettings,
+    pub http: HttpSettings,
     /// The iSCSI listeners and targets.
     pub iscsi: IscsiSettings,
     /// The NFS listeners.
@@ -95,20 +96,26 @@ pub struct AccessSettings {
     pub group_role: Option<String>,
     /// Whether what can take history away is taken from elsewhere than the unix socket.
     pub remote_deletes: Option<bool>,
-    /// The certificates that are let in over NBD: `any`, or `named`.
+    /// The certificates that are let in over NBD and HTTP: `any`, or `named`.
     pub certificates: Option<String>,
 }
 
-/// Where a protocol listens.
+/// Where and how HTTP is served.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct ListenSettings {
+pub struct HttpSettings {
     /// `none`, `ADDRESS:PORT` or `unix:/path`.
     pub listen: Vec<String>,
     /// Permissions of the unix socket, octal: `0660`.
     pub socket_mode: Option<String>,
     /// The group of the unix socket, by name or number.
     pub socket_group: Option<String>,
+    /// Certificate chain of the server, PEM: with it TCP speaks TLS.
+    pub tls_cert: Option<PathBuf>,
+    /// Its private key, PEM.
+    pub tls_key: Option<PathBuf>,
+    /// Certificates that clients' are signed by, PEM; those may show a token instead.
+    pub tls_client_ca: Option<PathBuf>,
 }
 
 /// Where and how NBD is served.
@@ -275,12 +282,15 @@ impl Settings {
     }
 }
 
-impl ListenSettings {
-    fn over(self, lower: ListenSettings) -> ListenSettings {
-        ListenSettings {
+impl HttpSettings {
+    fn over(self, lower: HttpSettings) -> HttpSettings {
+        HttpSettings {
             listen: first_set(self.listen, lower.listen),
             socket_mode: self.socket_mode.or(lower.socket_mode),
             socket_group: self.socket_group.or(lower.socket_group),
+            tls_cert: self.tls_cert.or(lower.tls_cert),
+            tls_key: self.tls_key.or(lower.tls_key),
+            tls_client_ca: self.tls_client_ca.or(lower.tls_client_ca),
         }
     }
 }
@@ -359,17 +369,6 @@ impl Default for SocketAccess {
     }
 }
 
-/// The TLS files of the NBD listeners.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsFiles {
-    /// Certificate chain of the server, PEM.
-    pub cert: PathBuf,
-    /// Its private key, PEM.
-    pub key: PathBuf,
-    /// Certificates that clients must be signed by, PEM; without it clients are not authenticated.
-    pub client_ca: Option<PathBuf>,
-}
-
 /// Everything a server needs to know to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -401,6 +400,8 @@ pub struct Config {
     pub nbd_connections_max: usize,
     /// HTTP listeners.
     pub http: Listening,
+    /// TLS of the HTTP listeners.
+    pub http_tls: Option<TlsFiles>,
     /// iSCSI listeners: TCP only.
     pub iscsi: Listening,
     /// The beginning of the names of iSCSI targets, if not one of the pool's own.
@@ -437,7 +438,8 @@ impl Config {
         let pool_dir = std::path::absolute(&pool_dir)
             .map_err(|e| StartError::Path { path: pool_dir, source: e })?;
         let access_config = rights(&settings.access)?;
-        let nbd_tls = tls(settings.nbd.tls_cert, settings.nbd.tls_key, settings.nbd.tls_client_ca)?;
+        let NbdSettings { tls_cert, tls_key, tls_client_ca, .. } = &settings.nbd;
+        let nbd_tls = tls(tls_cert, tls_key, tls_client_ca, "give --tls-cert and --tls-key")?;
         let asks = nbd_tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
         let mut nbd = listening(&settings.nbd.listen, pool_dir.join("nbd.sock"), None, "--nbd")?;
         nbd.access = access(settings.nbd.socket_mode, settings.nbd.socket_group)?;
@@ -449,28 +451,21 @@ impl Config {
         }
         let tcp = Some(HTTP_TCP_DEFAULT);
         let mut http = listening(&settings.http.listen, pool_dir.join("api.sock"), tcp, "--http")?;
+        let HttpSettings { tls_cert, tls_key, tls_client_ca, .. } = &settings.http;
+        let hint = "give --http-tls-cert and --http-tls-key";
+        let http_tls = tls(tls_cert, tls_key, tls_client_ca, hint)?;
         http.access = access(settings.http.socket_mode, settings.http.socket_group)?;
         let memory_bytes = size(settings.memory, "--memory")?.unwrap_or(MEMORY_BYTES_DEFAULT);
         if memory_bytes < MEMORY_BYTES_MIN {
             return Err(StartError::setting("--memory is too little", "give at least 16MiB"));
         }
-        let buffers_bytes = match size(settings.buffers, "--buffers")? {
-            None => BUFFERS_BYTES_DEFAULT,
-            Some(bytes) if (BUFFERS_BYTES_MIN as u64..=BUFFERS_BYTES_MAX).contains(&bytes) => {
-                bytes as usize
-            }
-            Some(_) => {
-                let hint = "give 48MiB (the longest request takes 32MiB) to 16GiB";
-                return Err(StartError::setting("--buffers is out of range", hint));
-            }
-        };
         Ok(Config {
             device: settings.device,
             create: settings.create.unwrap_or(false),
             pool_size_bytes: size(settings.pool_size, "--pool-size")?,
             memory_bytes,
             write_memory_bytes: write_memory(settings.write_memory)?,
-            buffers_bytes,
+            buffers_bytes: buffers(settings.buffers)?,
             is_buffer_pool: settings.buffer_pool.unwrap_or(true),
             rates: Rates {
                 scrub: rate(settings.scrub_rate, "--scrub-rate")?,
@@ -484,6 +479,7 @@ impl Config {
                 .unwrap_or(NBD_CONNECTIONS_MAX_DEFAULT),
             nbd_tls,
             http,
+            http_tls,
             iscsi: tcp_listening(&settings.iscsi.listen, "--iscsi")?,
             iscsi_base: settings.iscsi.base.map(|base| iscsi_base(&base)).transpose()?,
             iscsi_trusted: networks(&settings.iscsi.trusted_networks, "iscsi.trusted_networks")?,
@@ -531,6 +527,20 @@ fn write_memory(text: Option<String>) -> Result<Option<u64>, StartError> {
         ));
     }
     Ok(bytes)
+}
+
+/// Memory for requests that wait: enough for the longest one.
+fn buffers(text: Option<String>) -> Result<usize, StartError> {
+    match size(text, "--buffers")? {
+        None => Ok(BUFFERS_BYTES_DEFAULT),
+        Some(bytes) if (BUFFERS_BYTES_MIN as u64..=BUFFERS_BYTES_MAX).contains(&bytes) => {
+            Ok(bytes as usize)
+        }
+        Some(_) => Err(StartError::setting(
+            "--buffers is out of range",
+            "give 48MiB (the longest request takes 32MiB) to 16GiB",
+        )),
+    }
 }
 
 /// How long a command of a hook may take, by default and at most.
@@ -595,17 +605,15 @@ fn rate(text: Option<String>, flag: &str) -> Result<Option<NonZeroU64>, StartErr
 }
 
 fn tls(
-    cert: Option<PathBuf>,
-    key: Option<PathBuf>,
-    client_ca: Option<PathBuf>,
+    cert: &Option<PathBuf>,
+    key: &Option<PathBuf>,
+    client_ca: &Option<PathBuf>,
+    hint: &str,
 ) -> Result<Option<TlsFiles>, StartError> {
-    match (cert, key, client_ca) {
+    match (cert.clone(), key.clone(), client_ca.clone()) {
         (Some(cert), Some(key), client_ca) => Ok(Some(TlsFiles { cert, key, client_ca })),
         (None, None, None) => Ok(None),
-        _ => Err(StartError::setting(
-            "TLS needs a certificate and its key",
-            "give --tls-cert and --tls-key",
-        )),
+        _ => Err(StartError::setting("TLS needs a certificate and its key", hint)),
     }
 }
 

@@ -11,8 +11,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use env::{Clock, RealClock};
 use units::{NamePattern, Role};
-use volume::Token;
+use volume::{Pool, Token};
 
 pub(crate) mod bearer;
 pub(crate) mod guesses;
@@ -53,6 +54,12 @@ pub(crate) async fn for_caller<T>(
     CALLER.scope((caller.clone(), changes), work).await
 }
 
+/// The token that certificates of this name are, if it is good.
+pub(crate) fn token_named(pool: &Pool, name: &str) -> Option<Arc<Token>> {
+    let now = RealClock::new().wall();
+    pool.token(name).ok().filter(|token| !token.is_expired(now))
+}
+
 /// How rights are given that no token has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessConfig {
@@ -60,11 +67,11 @@ pub struct AccessConfig {
     pub group_role: Role,
     /// Whether what destroys history is taken from elsewhere than a unix socket.
     pub remote_deletes: bool,
-    /// The certificates that are let in over NBD.
+    /// The certificates that are let in.
     pub certificates: Certificates,
 }
 
-/// The certificates that are let in over NBD, of those that the authority has signed.
+/// The certificates that are let in over NBD and HTTP, of those that its authority has signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Certificates {
     /// All: they may all.

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use api::{Client, ServerAddress, Would};
+use api::{Client, ClientTls, ServerAddress, Would};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -14,6 +14,7 @@ use crate::failure::Failure;
 pub struct Session {
     server: String,
     token: Option<TokenSource>,
+    tls: TlsSource,
     /// Whether to answer in JSON.
     pub json: bool,
     /// Whether what cannot be undone is done without asking.
@@ -28,6 +29,32 @@ pub enum TokenSource {
     File(PathBuf),
 }
 
+/// The files by which a server under TLS is known, and this client.
+#[derive(Clone, Debug, Default)]
+pub struct TlsSource {
+    /// Certificates of the authorities that are believed.
+    pub ca: Option<PathBuf>,
+    /// The client's certificate, and its key unless that has a file of its own.
+    pub cert: Option<PathBuf>,
+    /// The client's key.
+    pub key: Option<PathBuf>,
+}
+
+impl TlsSource {
+    fn files(&self) -> anyhow::Result<Option<ClientTls>> {
+        let own = match (&self.cert, &self.key) {
+            (Some(cert), key) => Some((cert.clone(), key.as_ref().unwrap_or(cert).clone())),
+            (None, None) => None,
+            (None, Some(_)) => {
+                let failure = Failure::usage("--key is given, and no --cert that it belongs to");
+                return Err(failure.into());
+            }
+        };
+        // Without an authority the client says what is missing.
+        Ok(self.ca.clone().map(|ca| ClientTls { ca, own }))
+    }
+}
+
 impl std::fmt::Debug for TokenSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("TokenSource")
@@ -37,7 +64,13 @@ impl std::fmt::Debug for TokenSource {
 impl Session {
     /// That of a program that asks a server.
     pub fn new(server: String, token: Option<TokenSource>, json: bool, yes: bool) -> Session {
-        Session { server, token, json, yes }
+        Session { server, token, tls: TlsSource::default(), json, yes }
+    }
+
+    /// The same with the files for TLS.
+    #[must_use]
+    pub fn with_tls(self, tls: TlsSource) -> Session {
+        Session { tls, ..self }
     }
 
     /// That of a program that asks no server.
@@ -52,6 +85,13 @@ impl Session {
             None => {}
             Some(TokenSource::Text(text)) => _ = command.env("HINDSIGHT_TOKEN", text),
             Some(TokenSource::File(path)) => _ = command.env("HINDSIGHT_TOKEN_FILE", path),
+        }
+        let TlsSource { ca, cert, key } = &self.tls;
+        for (name, file) in [("HINDSIGHT_CA", ca), ("HINDSIGHT_CERT", cert), ("HINDSIGHT_KEY", key)]
+        {
+            if let Some(file) = file {
+                command.env(name, file);
+            }
         }
     }
 
@@ -95,7 +135,12 @@ impl Session {
             Some(token) => address.with_token(token),
             None => address,
         };
-        Ok(Client::new(address)?)
+        let is_tls = matches!(address, ServerAddress::Http { is_tls: true, .. });
+        let client = Client::new(address)?;
+        Ok(match self.tls.files()? {
+            Some(files) if is_tls => client.with_tls(&files)?,
+            _ => client,
+        })
     }
 
     /// Answers a dry run: what would be done as lines of talk, and `answer`, without that, in the

@@ -1,4 +1,5 @@
-//! Where a server listens: `unix:/path`, or `http://host:port` with the token it asks for there.
+//! Where a server listens: `unix:/path`, or `http://host:port` with the token it asks for there,
+//! or the same under TLS, `https://host:port`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,6 +14,8 @@ pub enum ServerAddress {
     Http {
         /// Host and port, as in the URL (an IPv6 host in brackets).
         authority: String,
+        /// Whether under TLS.
+        is_tls: bool,
         /// The token that the server asks for there.
         token: Option<Token>,
     },
@@ -53,21 +56,19 @@ impl FromStr for ServerAddress {
         if text.starts_with('/') {
             return unix(text, text);
         }
-        if let Some(rest) = text.strip_prefix("http://") {
+        let plain = text.strip_prefix("http://").map(|rest| (rest, false));
+        let tls = || text.strip_prefix("https://").map(|rest| (rest, true));
+        if let Some((rest, is_tls)) = plain.or_else(tls) {
             // As `serve` prints it.
             let (rest, token) = match rest.split_once("?token=") {
                 Some((rest, token)) => (rest, Some(Token(token.to_owned()))),
                 None => (rest, None),
             };
             let authority = rest.strip_suffix('/').unwrap_or(rest);
-            return http(authority, text).map(|authority| ServerAddress::Http { authority, token });
+            let authority = http(authority, text)?;
+            return Ok(ServerAddress::Http { authority, is_tls, token });
         }
-        if text.starts_with("https://") {
-            return Err("this release has no TLS for the HTTP API: put a proxy in front, or use \
-                        the unix socket"
-                .to_owned());
-        }
-        Err(format!("'{text}' is not a server: give unix:/path or http://host:port"))
+        Err(format!("'{text}' is not a server: give unix:/path, or http:// or https://host:port"))
     }
 }
 
@@ -98,7 +99,9 @@ impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ServerAddress::Unix(path) => write!(f, "unix:{}", path.display()),
-            ServerAddress::Http { authority, .. } => write!(f, "http://{authority}"),
+            ServerAddress::Http { authority, is_tls, .. } => {
+                write!(f, "http{}://{authority}", if *is_tls { "s" } else { "" })
+            }
         }
     }
 }
@@ -117,6 +120,8 @@ mod tests {
             ("http://localhost/", "http://localhost:9820"),
             ("http://[::1]", "http://[::1]:9820"),
             ("http://[::1]:7", "http://[::1]:7"),
+            ("https://storage.example", "https://storage.example:9820"),
+            ("https://[::1]:7/?token=x", "https://[::1]:7"),
         ] {
             assert_eq!(text.parse::<ServerAddress>().expect(text).to_string(), printed);
         }
@@ -126,7 +131,7 @@ mod tests {
     fn a_token_comes_with_a_url_or_beside_it_and_is_not_printed() {
         let parse = |text: &str| text.parse::<ServerAddress>().expect(text);
         let url = parse("http://127.0.0.1:7/?token=secret");
-        let ServerAddress::Http { authority, token } = &url else { panic!("{url}") };
+        let ServerAddress::Http { authority, token, .. } = &url else { panic!("{url}") };
         assert_eq!(
             (&authority[..], &token.as_ref().expect("token").0[..]),
             ("127.0.0.1:7", "secret")
@@ -140,7 +145,7 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused() {
-        for text in ["", "unix:", "http://", "http://a:b", "http://a/b", "ftp://a", "https://a"] {
+        for text in ["", "unix:", "http://", "http://a:b", "https://a/b", "ftp://a", "https://"] {
             assert!(text.parse::<ServerAddress>().is_err(), "{text}");
         }
     }

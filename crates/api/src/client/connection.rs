@@ -1,9 +1,10 @@
-//! One HTTP/1.1 request and its answer over a unix or TCP socket.
+//! One HTTP/1.1 request and its answer over a unix or TCP socket, the latter also under TLS.
 //!
 //! A connection per request: the command line sends few. An answer is read whole and bounded.
 
 use std::io::{self, Read};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,11 +15,12 @@ use hyper::client::conn::http1;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, LINK};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc::{Receiver, channel};
 
-use super::{ClientError, ServerAddress, Token};
+use super::{ClientError, ServerAddress, Token, tls};
 
 /// How long a server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -101,46 +103,78 @@ pub(super) struct Incoming {
     pub body: Bytes,
 }
 
+/// Where a server is, and how it is known there.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub address: &'a ServerAddress,
+    pub tls: Option<&'a Arc<ClientConfig>>,
+}
+
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
 /// Connects, sends, reads the answer.
 pub(super) async fn exchange(
-    address: &ServerAddress,
+    place: Place<'_>,
     outgoing: Outgoing,
 ) -> Result<Incoming, ClientError> {
-    let connect = |source| ClientError::Connect { address: address.clone(), source };
-    match address {
-        ServerAddress::Unix(path) => {
-            let stream = in_time(UnixStream::connect(path)).await.map_err(connect)?;
-            send(stream, ("localhost", None), outgoing).await
-        }
-        ServerAddress::Http { authority, token } => {
-            let stream = in_time(TcpStream::connect(authority)).await.map_err(connect)?;
-            send(stream, (authority, token.as_ref()), outgoing).await
-        }
-    }
+    let (stream, host) = connect(place).await?;
+    send(stream, host, outgoing).await.map_err(|error| explained(place.address, error))
 }
 
 /// Connects, sends, and hands over an answer's bytes as they come; what is no success is read
 /// whole.
 pub(super) async fn receive(
-    address: &ServerAddress,
+    place: Place<'_>,
     outgoing: Outgoing,
     keep: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
 ) -> Result<Option<Incoming>, ClientError> {
-    let connect = |source| ClientError::Connect { address: address.clone(), source };
+    let (stream, host) = connect(place).await?;
+    let received = hand_over(stream, host, outgoing, keep).await;
+    received.map_err(|error| explained(place.address, error))
+}
+
+async fn connect(place: Place<'_>) -> Result<(Box<dyn Stream>, Host<'_>), ClientError> {
+    let Place { address, tls } = place;
+    let failed = |source| ClientError::Connect { address: address.clone(), source };
     match address {
         ServerAddress::Unix(path) => {
-            let stream = in_time(UnixStream::connect(path)).await.map_err(connect)?;
-            hand_over(stream, ("localhost", None), outgoing, keep).await
+            let stream = in_time(UnixStream::connect(path)).await.map_err(failed)?;
+            Ok((Box::new(stream), ("localhost", None)))
         }
-        ServerAddress::Http { authority, token } => {
-            let stream = in_time(TcpStream::connect(authority)).await.map_err(connect)?;
-            hand_over(stream, (authority, token.as_ref()), outgoing, keep).await
+        ServerAddress::Http { authority, is_tls, token } => {
+            let host = (authority.as_str(), token.as_ref());
+            if !is_tls {
+                let stream = in_time(TcpStream::connect(authority)).await.map_err(failed)?;
+                return Ok((Box::new(stream), host));
+            }
+            let distrusted =
+                |(why, source)| ClientError::Tls { address: address.clone(), why, source };
+            let shaking = tls::Shaking::new(authority, tls).map_err(distrusted)?;
+            let stream = in_time(TcpStream::connect(authority)).await.map_err(failed)?;
+            let stream = in_time(shaking.shake(stream)).await;
+            let stream = stream.map_err(|error| match tls::distrust(&error) {
+                Some(why) => distrusted((why, error)),
+                None => failed(error),
+            })?;
+            Ok((Box::new(stream), host))
+        }
+    }
+}
+
+/// An exchange's error, or why there is no TLS any more.
+fn explained(address: &ServerAddress, error: ClientError) -> ClientError {
+    match tls::distrust(&error) {
+        None => error,
+        Some(why) => {
+            ClientError::Tls { address: address.clone(), why, source: io::Error::other(error) }
         }
     }
 }
 
 async fn hand_over(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    stream: Box<dyn Stream>,
     host: Host<'_>,
     outgoing: Outgoing,
     keep: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
@@ -185,7 +219,7 @@ async fn in_time<T>(connecting: impl Future<Output = std::io::Result<T>>) -> std
 }
 
 async fn send(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    stream: Box<dyn Stream>,
     host: Host<'_>,
     outgoing: Outgoing,
 ) -> Result<Incoming, ClientError> {

@@ -45,7 +45,7 @@ impl Client {
     ) -> Result<()> {
         let target = format!("{API_PREFIX}{target}");
         let outgoing = Outgoing { method: Method::GET, target, content: Content::None };
-        match self.runtime.block_on(connection::receive(&self.address, outgoing, keep))? {
+        match self.runtime.block_on(connection::receive(self.place(), outgoing, keep))? {
             None => Ok(()),
             Some(answer) => Err(ClientError::Problem(Box::new(read(&answer)?))),
         }

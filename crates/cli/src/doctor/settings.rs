@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use server::nbd::{load_tls, untimely};
+use server::tls::{TlsFiles, TlsFrontEnd, load_tls, untimely};
 use server::{Config, Listening, Settings, StartError};
 
 use super::report::{Level, Report};
@@ -38,7 +38,12 @@ pub fn look(file: &Path, pool: &mut Option<PathBuf>, report: &mut Report) -> Opt
             return None;
         }
     };
-    look_at_certificate(&config, report);
+    let both = [(&config.nbd_tls, TlsFrontEnd::Nbd), (&config.http_tls, TlsFrontEnd::Http)];
+    for (files, front_end) in both {
+        if let Some(files) = files {
+            look_at_certificate(files, front_end, report);
+        }
+    }
     look_at_exposure(&config, report);
     Some(config)
 }
@@ -51,12 +56,16 @@ fn is_of_this_shell(error: &StartError) -> bool {
         || source.to_string().starts_with("the variable ")
 }
 
-fn look_at_certificate(config: &Config, report: &mut Report) {
-    let Some(files) = &config.nbd_tls else { return };
-    match load_tls(&files.cert, &files.key, files.client_ca.as_deref()) {
+fn look_at_certificate(files: &TlsFiles, front_end: TlsFrontEnd, report: &mut Report) {
+    match load_tls(files, front_end) {
         Err(error) if error.is_denied() => report.not_looked("certificate", error.to_string()),
         Err(error) => {
-            let command = "put files in their place that fit: hindsight serve --help, --tls-cert";
+            let flag = match front_end {
+                TlsFrontEnd::Nbd => "--tls-cert",
+                TlsFrontEnd::Http => "--http-tls-cert",
+            };
+            let command =
+                format!("put files in their place that fit: hindsight serve --help, {flag}");
             let what = ("configuration", Level::Critical);
             return report.find(what, error.to_string(), START_FAILS, command);
         }
@@ -64,23 +73,30 @@ fn look_at_certificate(config: &Config, report: &mut Report) {
     }
     let ends = |days: u64| untimely(&files.cert, Duration::from_secs(days * 86_400));
     let command = "put a new one in its place, then: systemctl reload hindsight";
-    let cert = files.cert.display();
+    let (cert, name) = (files.cert.display(), front_end.name());
     if let Some(why) = ends(0) {
         let what = format!("the certificate {cert} is not valid: {why}");
-        let why = "NBD clients refuse it";
+        let why = format!("{name} clients refuse it");
         report.find(("certificate", Level::Critical), what, why, command);
     } else if ends(CERTIFICATE_DAYS).is_some() {
         let what = format!("the certificate {cert} ends within {CERTIFICATE_DAYS} days");
-        let why = "NBD clients will refuse it from then on";
+        let why = format!("{name} clients will refuse it from then on");
         report.find(("certificate", Level::Warning), what, why, command);
     }
 }
 
 fn look_at_exposure(config: &Config, report: &mut Report) {
-    let doors = [&config.nbd, &config.http, &config.iscsi, &config.nfs];
-    let open = |(name, at): (_, &Listening)| at.tcp.iter().any(|to| is_beyond(to)).then_some(name);
-    let open: Vec<&str> =
-        ["nbd", "http", "iscsi", "nfs"].into_iter().zip(doors).filter_map(open).collect();
+    let is_proved = |tls: &Option<TlsFiles>| tls.as_ref().is_some_and(|t| t.client_ca.is_some());
+    let doors = [
+        ("nbd", &config.nbd, is_proved(&config.nbd_tls)),
+        ("http", &config.http, config.http_tls.is_some()),
+        ("iscsi", &config.iscsi, false),
+        ("nfs", &config.nfs, false),
+    ];
+    let open = |(name, at, is_safe): (_, &Listening, bool)| {
+        (!is_safe && at.tcp.iter().any(|to| is_beyond(to))).then_some(name)
+    };
+    let open: Vec<&str> = doors.into_iter().filter_map(open).collect();
     if config.insecure && !open.is_empty() {
         report.find(
             ("insecure", Level::Warning),

@@ -103,12 +103,15 @@ fn a_configuration_that_is_wrong_open_or_of_a_certificate_that_ends_is_told() {
     let (level, what) = found(&report, "insecure")[0];
     assert!(level == "warning" && what.contains("nbd is served beyond"), "{what}");
     assert_eq!(found(&of(&open.replace("0.0.0.0", "127.0.0.1")).1, "insecure"), []);
+    let (_, report) = of(&open.replace("nbd", "http"));
+    assert!(found(&report, "insecure")[0].1.contains("http is served beyond"), "{report}");
 
     let (cert, key) = (fixture.path("cert.pem"), fixture.path("key.pem"));
-    let with_key = |key: &Path| {
+    let with = |text: &str, key: &Path| {
         let (cert, key) = (cert.display(), key.display());
-        of(&format!("[nbd]\ntls_cert = \"{cert}\"\ntls_key = \"{key}\"\n")).1
+        of(&format!("{text}tls_cert = \"{cert}\"\ntls_key = \"{key}\"\n")).1
     };
+    let with_key = |key: &Path| with("[nbd]\n", key);
     let ends_in = |days: &str| {
         let mut make = Command::new("openssl");
         make.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
@@ -122,6 +125,11 @@ fn a_configuration_that_is_wrong_open_or_of_a_certificate_that_ends_is_told() {
     let report = ends_in("40");
     assert_eq!(found(&report, "certificate"), []);
     assert_eq!(found(&report, "configuration"), []);
+    let https = open.replace("nbd", "http");
+    assert_eq!(found(&with(&https, &key), "insecure"), [], "it has TLS");
+    ends_in("29");
+    assert_eq!(found(&with(&https, &key), "certificate")[0].0, "warning");
+    assert_eq!(found(&with(&https, &cert), "configuration")[0].0, "critical");
     for (key, why) in [(&cert, "cannot read"), (&fixture.path("gone"), "No such file")] {
         let report = with_key(key);
         let (level, what) = found(&report, "configuration")[0];

@@ -14,6 +14,9 @@ pub fn hindsight() -> Command {
         .env_remove("HINDSIGHT_SERVER")
         .env_remove("HINDSIGHT_TOKEN")
         .env_remove("HINDSIGHT_TOKEN_FILE")
+        .env_remove("HINDSIGHT_CA")
+        .env_remove("HINDSIGHT_CERT")
+        .env_remove("HINDSIGHT_KEY")
         .env_remove("COLUMNS")
         .env("TZ", "UTC")
         .env("NO_COLOR", "1");
@@ -63,10 +66,16 @@ impl Fixture {
     }
 
     pub fn on(dir: TempDir) -> Fixture {
+        Fixture::with(dir, &[])
+    }
+
+    /// A server with more flags.
+    pub fn with(dir: TempDir, flags: &[&str]) -> Fixture {
         let mut child = hindsight()
             .args(["serve", "--pool-size", "1GiB", "--memory", "32MiB", "--log-level", "warn"])
             .args(["--nbd", "127.0.0.1:0", "--http", "127.0.0.1:0", "--pool"])
             .arg(dir.path().join("pool"))
+            .args(flags)
             .stderr(Stdio::piped())
             .spawn()
             .expect("spawn");
@@ -108,11 +117,12 @@ impl Fixture {
         })
     }
 
-    /// Where HTTP is served over TCP, and the token.
+    /// Where HTTP is served over TCP, with TLS or without, and the token.
     pub fn http_address(&self) -> (&str, &str) {
         let mut lines = self.lines.iter();
-        let url = lines.find_map(|line| line.strip_prefix("http http://"));
-        url.expect("an HTTP listener").split_once("/?token=").expect("a token")
+        let url = lines.find_map(|line| line.strip_prefix("http http"));
+        let (_, place) = url.expect("an HTTP listener").split_once("://").expect("a URL");
+        place.split_once("/?token=").expect("a token")
     }
 
     /// What the HTTP listener answers to a GET, head and body.

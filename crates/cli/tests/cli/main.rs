@@ -20,6 +20,7 @@ mod share_files;
 mod share_operations;
 mod shares;
 mod targets;
+mod tls;
 mod tokens;
 mod traces;
 mod trash;

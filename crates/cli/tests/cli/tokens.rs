@@ -64,7 +64,9 @@ fn the_page_is_entered_by_an_address_that_may_less() {
     let fixture = Fixture::new();
     let url = fixture.ok(&["page", "--role", "reader", "--volume", "pg*", "--for", "1h"]);
     let (place, token) = url.trim().split_once("#token=").expect("a token");
-    assert_eq!(place, "http://127.0.0.1:9820/");
+    assert_eq!(place, format!("http://{}/", fixture.http_address().0));
+    let elsewhere = fixture.ok(&["page", "--url", "https://store.example/"]);
+    assert!(elsewhere.starts_with("https://store.example/#token=hs1_"), "{elsewhere}");
     assert_eq!(over_tcp(&fixture, token, &["volume", "list"]).code, 0);
     assert_eq!(over_tcp(&fixture, token, &["mark", "create", "pg", "m"]).code, 12);
     let tokens = fixture.run(&["token", "list", "--json"]).json();
@@ -74,7 +76,7 @@ fn the_page_is_entered_by_an_address_that_may_less() {
         == 0
     {}
     fixture.ok(&["page"]);
-    assert_eq!(fixture.run(&["token", "list", "--json"]).json().as_array().expect("all").len(), 2);
+    assert_eq!(fixture.run(&["token", "list", "--json"]).json().as_array().expect("all").len(), 3);
 }
 
 #[test]

@@ -40,6 +40,7 @@ pub(super) async fn show(State(context): State<Context>) -> Answer<Json<Server>>
         time: Time(now()),
         started: Time(*STARTED.get_or_init(now)),
         nbd_socket: socket,
+        page: addresses.page(),
         nbd: addresses.tcp.map(|address| address.to_string()),
         iscsi: addresses.iscsi.as_ref().map(|(address, _)| address.to_string()),
         nfs: addresses.nfs.iter().map(ToString::to_string).collect(),

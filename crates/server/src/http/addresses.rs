@@ -17,6 +17,9 @@ pub(crate) struct Addresses {
     pub(crate) tcp: Option<SocketAddr>,
     /// Whether the TCP listener demands TLS; the unix socket is its owner's alone and never does.
     pub(crate) tls: bool,
+    /// Where HTTP is served over TCP, and whether by TLS.
+    pub(crate) http: Option<SocketAddr>,
+    pub(crate) http_tls: bool,
     /// Where iSCSI is served, if it is, and what its targets are called.
     pub(crate) iscsi: Option<(SocketAddr, Arc<IscsiContext>)>,
     /// Where NFS is served.
@@ -34,6 +37,12 @@ impl Addresses {
     pub(super) fn tcp_uri(&self, volume: &str) -> Option<String> {
         let scheme = if self.tls { "nbds" } else { "nbd" };
         Some(format!("{scheme}://{}/{volume}", here(self.tcp?)))
+    }
+
+    /// Where the web page is, for a browser on this machine.
+    pub(super) fn page(&self) -> Option<String> {
+        let scheme = if self.http_tls { "https" } else { "http" };
+        Some(format!("{scheme}://{}/", here(self.http?)))
     }
 
     pub(super) fn iscsi_name(&self, volume: &str) -> Option<String> {

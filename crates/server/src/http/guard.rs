@@ -16,14 +16,15 @@ use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use env::{Clock, RealClock};
+use volume::Token;
 
 use super::answer::Refusal;
 use super::context::Context;
 use super::{page, queries, rights};
-use crate::token::Token;
+use crate::token::Token as PoolToken;
 use crate::who::bearer::{self, PREFIX};
 use crate::who::guesses::Guesses;
-use crate::who::{Caller, for_caller};
+use crate::who::{Caller, for_caller, token_named};
 
 /// These paths say nothing secret, and machines without the token ask for them.
 const OPEN_PATHS: [&str; 2] = ["/healthz", "/readyz"];
@@ -35,7 +36,7 @@ pub(crate) enum Door {
     Unix,
     /// Over TCP on a loopback address.
     Loopback,
-    /// Over TCP on another address, which the operator opened with `--insecure`.
+    /// Over TCP on another address, which has TLS or was opened with `--insecure`.
     Open,
 }
 
@@ -44,16 +45,22 @@ pub(crate) enum Door {
 pub(crate) enum Peer {
     /// Of a unix socket, which knows who comes.
     Unix(Caller),
-    /// Of TCP: the address, and its text.
-    Tcp(SocketAddr, Arc<str>),
+    /// Of TCP: the address, its text, and the certificate that it showed.
+    Tcp(SocketAddr, Arc<str>, Option<ShownCertificate>),
 }
+
+/// The common name of a certificate that TLS has verified, if it has one.
+#[derive(Clone, Debug)]
+pub(crate) struct ShownCertificate(pub(crate) Option<Arc<str>>);
 
 /// The state of a guard: the door it stands at, and what is shown there.
 #[derive(Clone)]
 pub(crate) struct Guard {
     pub(crate) door: Door,
+    /// Whether it is under TLS.
+    pub(crate) is_tls: bool,
     /// The pool's own token.
-    pub(crate) token: Option<Token>,
+    pub(crate) token: Option<PoolToken>,
     pub(crate) guesses: Arc<Guesses>,
     pub(crate) context: Context,
 }
@@ -70,7 +77,7 @@ pub(crate) async fn check(
     let in_query = take_token(request.uri_mut());
     let is_page = page::has(request.uri().path());
     let is_open = is_page || OPEN_PATHS.contains(&request.uri().path());
-    if let Some(refusal) = refusal(guard.door, is_page, request.headers()) {
+    if let Some(refusal) = refusal((guard.door, guard.is_tls), is_page, request.headers()) {
         return refusal.into_response();
     }
     let Some(peer) = request.extensions().get::<Peer>().cloned() else {
@@ -107,8 +114,10 @@ pub(crate) async fn check(
 
 /// Why nobody is known to call.
 enum Failed {
-    /// No token was shown.
+    /// No token was shown, nor a certificate.
     Nothing,
+    /// No token, and a certificate that is none's.
+    Unnamed(String),
     /// One that is none of this server's.
     Wrong(&'static str),
     /// One that was good.
@@ -124,7 +133,7 @@ impl Guard {
         in_query: Option<&str>,
     ) -> Result<Caller, Failed> {
         let from = match peer {
-            Peer::Tcp(_, text) => Some(text),
+            Peer::Tcp(_, text, _) => Some(text),
             Peer::Unix(_) => None,
         };
         let in_header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -145,10 +154,11 @@ impl Guard {
         // Addresses stand in histories and logs of proxies: only the pool's own token is taken
         // from one, as `serve` prints it.
         let Some(shown) = in_header else {
-            return Err(match in_query {
-                Some(_) => Failed::Wrong("the token in the address is not the pool's"),
-                None => Failed::Nothing,
-            });
+            return match (in_query, peer) {
+                (Some(_), _) => Err(Failed::Wrong("the token in the address is not the pool's")),
+                (None, Peer::Tcp(_, from, Some(shown))) => self.certified(shown, from),
+                (None, _) => Err(Failed::Nothing),
+            };
         };
         let Some(shown) = bearer::read(shown) else {
             return Err(Failed::Wrong(match shown.starts_with(PREFIX) {
@@ -164,9 +174,14 @@ impl Guard {
         if token.is_expired(now) {
             return Err(Failed::Expired(token.spec.name.clone()));
         }
-        if token.note_use(now) {
-            let pool = Arc::clone(pool);
-            let used = Arc::clone(&token);
+        self.note_use(&token);
+        Ok(Caller::of_token(&token, from))
+    }
+
+    /// Has the day written down on which a token was used.
+    fn note_use(&self, token: &Arc<Token>) {
+        if token.note_use(RealClock::new().wall()) {
+            let (pool, used) = (Arc::clone(self.context.pool()), Arc::clone(token));
             // Once a day, and nobody waits for it.
             tokio::task::spawn_blocking(move || {
                 if let Err(error) = pool.record_token_use(&used) {
@@ -174,7 +189,24 @@ impl Guard {
                 }
             });
         }
-        Ok(Caller::of_token(&token, from))
+    }
+
+    /// The caller with a certificate, by the same rules as over NBD.
+    fn certified(&self, shown: &ShownCertificate, from: &Arc<str>) -> Result<Caller, Failed> {
+        let name = shown.0.as_deref();
+        let named = |name: &str| {
+            token_named(self.context.pool(), name).inspect(|token| self.note_use(token))
+        };
+        let caller = Caller::of_certificate(name, named, self.context.access(), from);
+        caller.ok_or_else(|| {
+            Failed::Unnamed(match name {
+                Some(name) if self.context.pool().token(name).is_ok() => {
+                    format!("the token {name}, which the certificate is called as, has expired")
+                }
+                Some(name) => format!("no token is called {name:?}, as the certificate is"),
+                None => "the certificate has no common name that a token could have".to_owned(),
+            })
+        })
     }
 
     /// Answers somebody who is nobody.
@@ -188,11 +220,16 @@ impl Guard {
                 let text = "requests over TCP need the server's token";
                 return unauthorized(text).into_response();
             }
+            // The authority knows it, so it is no guess.
+            Failed::Unnamed(why) => {
+                tracing::info!(?peer, why, "unauthorized");
+                return unauthorized(&why).into_response();
+            }
             Failed::Wrong(why) => why.to_owned(),
             Failed::Expired(name) => format!("the token {name} has expired"),
         };
         let (address, from) = match peer {
-            Peer::Tcp(address, text) => (Some(address.ip()), Some(Arc::clone(text))),
+            Peer::Tcp(address, text, _) => (Some(address.ip()), Some(Arc::clone(text))),
             Peer::Unix(_) => (None, None),
         };
         let judged = self.guesses.note(address, Instant::now());
@@ -238,12 +275,13 @@ fn take_token(uri: &mut Uri) -> Option<String> {
     Some(token)
 }
 
-fn refusal(door: Door, is_page: bool, headers: &HeaderMap) -> Option<Refusal> {
+fn refusal((door, is_tls): (Door, bool), is_page: bool, headers: &HeaderMap) -> Option<Refusal> {
     let text = |name| headers.get(name).map(|v| v.to_str().unwrap_or("\u{0}"));
     let host = text(HOST);
     let refuse = |detail: &str| Some(Refusal::new(ProblemKind::Forbidden, detail));
     if let Some(origin) = text(ORIGIN) {
-        let own = host.is_some_and(|host| origin == format!("http://{host}"));
+        let scheme = if is_tls { "https" } else { "http" };
+        let own = host.is_some_and(|host| origin == format!("{scheme}://{host}"));
         if !own {
             return refuse("the request comes from a web page of another site");
         }
@@ -253,7 +291,8 @@ fn refusal(door: Door, is_page: bool, headers: &HeaderMap) -> Option<Refusal> {
     if headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site") && !is_followed {
         return refuse("the request comes from a web page of another site");
     }
-    if door == Door::Loopback && !host.is_some_and(names_this_machine) {
+    // Under TLS no name of an attacker's leads here: the certificate has none of it.
+    if door == Door::Loopback && !is_tls && !host.is_some_and(names_this_machine) {
         return refuse("the Host header is neither localhost nor an address");
     }
     None
@@ -294,7 +333,25 @@ mod tests {
         for (name, value) in fields {
             headers.insert(*name, value.parse().expect("header"));
         }
-        refusal(door, false, &headers).is_none()
+        refusal((door, false), false, &headers).is_none()
+    }
+
+    #[test]
+    fn under_tls_an_origin_is_one_of_tls_and_the_certificate_has_the_names() {
+        let passes = |door, host: &str, origin: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            headers.insert("host", host.parse().expect("header"));
+            if let Some(origin) = origin {
+                headers.insert("origin", origin.parse().expect("header"));
+            }
+            refusal((door, true), false, &headers).is_none()
+        };
+        for door in [Door::Loopback, Door::Open] {
+            assert!(passes(door, "storage.example:9820", None));
+            assert!(passes(door, "storage.example:9", Some("https://storage.example:9")));
+            assert!(!passes(door, "storage.example:9", Some("http://storage.example:9")));
+            assert!(!passes(door, "storage.example:9", Some("https://evil.example")));
+        }
     }
 
     #[test]
@@ -327,7 +384,8 @@ mod tests {
             all.map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("text")))
                 .collect::<HeaderMap>()
         };
-        let lets_in = |is_page, mode| refusal(Door::Loopback, is_page, &headers(mode)).is_none();
+        let lets_in =
+            |is_page, mode| refusal((Door::Loopback, false), is_page, &headers(mode)).is_none();
         assert!(lets_in(true, "navigate"));
         assert!(!lets_in(true, "no-cors") && !lets_in(false, "navigate"));
     }

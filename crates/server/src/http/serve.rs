@@ -1,13 +1,17 @@
 //! Connections of the HTTP API: accepted, bounded in number and time, drained at stop.
+//!
+//! With TLS a handshake comes first: it has its connection's place, and as long as a request's
+//! head. A client that speaks HTTP without it is told so, and a silent one is closed.
 
 use std::future::pending;
 use std::io;
-use std::net::{IpAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use env::{Rank, RankedMutex};
+use api::{PROBLEM_MEDIA_TYPE, Problem, ProblemKind};
+use env::{Rank, RankedMutex, RankedRwLock};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -15,18 +19,22 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use super::ask::Patience;
 use super::context::Context;
-use super::guard::{Door, Guard, Peer};
+use super::guard::{Door, Guard, Peer, ShownCertificate};
 use super::router::router;
 use crate::StartError;
-use crate::admission::Admission;
-use crate::admission::is_loopback;
+use crate::admission::{Admission, Admitted, is_loopback};
 use crate::listen::{Bound, SocketFile};
+use crate::serving::common_name;
+use crate::tls::Tls;
 use crate::token::Token;
 use crate::who::guesses::Guesses;
 use crate::who::{AccessConfig, Caller};
@@ -37,11 +45,18 @@ const CONNECTIONS_MAX: usize = 256;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to wait after an accept that failed (out of file descriptors, mostly).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The first byte of every client that speaks TLS: a record of the handshake.
+const TLS_HANDSHAKE: u8 = 22;
+/// Most bytes that are taken of a client that has been refused, so that it reads why.
+const PARTING_BYTES_MAX: u64 = 64 << 10;
+/// How long it may take to do so.
+const PARTING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The running HTTP server.
 pub(crate) struct HttpServer {
     stop: watch::Sender<bool>,
     thread: JoinHandle<()>,
+    tls: Arc<RankedRwLock<Tls>>,
     /// The unix sockets; removed when the server is dropped.
     _files: Vec<SocketFile>,
 }
@@ -52,7 +67,7 @@ impl HttpServer {
     pub(crate) fn start(
         context: &Context,
         bound: Bound,
-        token: Option<&Token>,
+        (token, tls): (Option<&Token>, Tls),
         patience: Patience,
     ) -> Result<HttpServer, StartError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -62,8 +77,10 @@ impl HttpServer {
             .map_err(StartError::Thread)?;
         let (stop, stopped) = watch::channel(false);
         let guesses = Arc::new(Guesses::new());
+        let is_tls = tls.is_some();
         let guard = |door| Guard {
             door,
+            is_tls: is_tls && door != Door::Unix,
             token: token.cloned(),
             guesses: Arc::clone(&guesses),
             context: context.clone(),
@@ -82,11 +99,18 @@ impl HttpServer {
             (Listener::Tcp(listener), router(guard(door)))
         });
         let listeners = unix.into_iter().chain(tcp).collect();
+        let tls = Arc::new(RankedRwLock::new(Rank::Leaf, tls));
+        let of_tcp = Arc::clone(&tls);
         let thread = std::thread::Builder::new()
             .name("http".to_owned())
-            .spawn(move || run(&runtime, listeners, (patience, access), stopped))
+            .spawn(move || run(&runtime, listeners, (patience, access, of_tcp), stopped))
             .map_err(StartError::Thread)?;
-        Ok(HttpServer { stop, thread, _files: files })
+        Ok(HttpServer { stop, thread, tls, _files: files })
+    }
+
+    /// The TLS of TCP, which a reload replaces, and does not begin or end.
+    pub(crate) fn tls(&self) -> &Arc<RankedRwLock<Tls>> {
+        &self.tls
     }
 
     /// Accepts no more, lets requests at hand finish, and ends.
@@ -108,6 +132,7 @@ enum Listener {
 type Graceful = Arc<RankedMutex<Option<GracefulShutdown>>>;
 
 /// One listener and its connections.
+#[derive(Clone)]
 struct Accepting {
     router: axum::Router,
     /// Each listener has its own: clients of one do not lock out those of another.
@@ -116,12 +141,17 @@ struct Accepting {
     graceful: Graceful,
     patience: Patience,
     access: AccessConfig,
+    /// The TLS of TCP: for connections from now on.
+    tls: Arc<RankedRwLock<Tls>>,
 }
+
+/// The place of a connection among those of its listener.
+type Place = (OwnedSemaphorePermit, Admitted);
 
 fn run(
     runtime: &Runtime,
     listeners: Vec<(Listener, axum::Router)>,
-    (patience, access): (Patience, AccessConfig),
+    (patience, access, tls): (Patience, AccessConfig, Arc<RankedRwLock<Tls>>),
     mut stopped: watch::Receiver<bool>,
 ) {
     runtime.block_on(async {
@@ -133,7 +163,9 @@ fn run(
             all_permits.push(Arc::clone(&permits));
             let admission = Admission::new(CONNECTIONS_MAX);
             let graceful = Arc::clone(&graceful);
-            let accepting = Accepting { router, permits, admission, graceful, patience, access };
+            let tls = Arc::clone(&tls);
+            let accepting =
+                Accepting { router, permits, admission, graceful, patience, access, tls };
             tokio::spawn(accepting.accept_all(listener));
         }
         // The sender is dropped only after it has said stop.
@@ -167,7 +199,9 @@ impl Accepting {
                 Ok((stream, _)) => {
                     let uid = stream.peer_cred().ok().map(|peer| peer.uid());
                     let caller = Caller::of_socket(uid, &self.access);
-                    self.serve(stream, Peer::Unix(caller), None, permit);
+                    if let Some(place) = self.admit(None, permit) {
+                        self.serve(stream, Peer::Unix(caller), place);
+                    }
                 }
                 Err(error) => pause(&error).await,
             }
@@ -183,8 +217,9 @@ impl Accepting {
                 Ok((stream, peer)) => {
                     // Best effort: without it answers only come a little later.
                     let _ = stream.set_nodelay(true);
-                    let text = peer.to_string().into();
-                    self.serve(stream, Peer::Tcp(peer, text), Some(peer.ip()), permit);
+                    if let Some(place) = self.admit(Some(peer), permit) {
+                        self.serve_tcp(stream, peer, place);
+                    }
                 }
                 Err(error) => pause(&error).await,
             }
@@ -192,16 +227,43 @@ impl Accepting {
         pending().await
     }
 
+    fn admit(&self, peer: Option<SocketAddr>, permit: OwnedSemaphorePermit) -> Option<Place> {
+        let admitted = self.admission.admit(peer.map(|peer| peer.ip()));
+        if admitted.is_none() {
+            tracing::warn!(?peer, "a connection was closed: its peer has too many");
+        }
+        Some((permit, admitted?))
+    }
+
+    fn serve_tcp(&self, stream: TcpStream, address: SocketAddr, place: Place) {
+        let text: Arc<str> = address.to_string().into();
+        let tls = self.tls.read().clone();
+        let Some(tls) = tls else {
+            return self.serve(stream, Peer::Tcp(address, text, None), place);
+        };
+        let accepting = self.clone();
+        tokio::spawn(async move {
+            let shaken = tokio::time::timeout(accepting.patience.0, shake(stream, tls.into()));
+            match shaken.await {
+                Ok(Ok(Some(stream))) => {
+                    let shown = stream.get_ref().1.peer_certificates();
+                    let shown = shown.and_then(|all| all.first());
+                    let shown = shown.map(|one| ShownCertificate(common_name(one).map(Arc::from)));
+                    accepting.serve(stream, Peer::Tcp(address, text, shown), place);
+                }
+                Ok(Ok(None)) => {}
+                Ok(Err(error)) => tracing::info!(client = &*text, %error, "no TLS over HTTP"),
+                Err(_) => tracing::info!(client = &*text, "no TLS over HTTP: it said nothing"),
+            }
+        });
+    }
+
     fn serve(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         peer: Peer,
-        address: Option<IpAddr>,
-        permit: tokio::sync::OwnedSemaphorePermit,
+        place: Place,
     ) {
-        let Some(admitted) = self.admission.admit(address) else {
-            return tracing::warn!(?peer, "a connection was closed: its peer has too many");
-        };
         let patience = self.patience;
         let service = TowerToHyperService::new(self.router.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
@@ -222,9 +284,53 @@ impl Accepting {
             if let Err(error) = watched.await {
                 tracing::debug!(%error, "an HTTP connection ended early");
             }
-            drop((permit, admitted));
+            drop(place);
         });
     }
+}
+
+/// Goes over to TLS; none for a client that left without a word, or spoke without.
+async fn shake(
+    mut stream: TcpStream,
+    tls: TlsAcceptor,
+) -> io::Result<Option<TlsStream<TcpStream>>> {
+    let mut first = [0];
+    if stream.peek(&mut first).await? == 0 {
+        return Ok(None);
+    }
+    if first[0] == TLS_HANDSHAKE {
+        let shaken = tls.accept(stream).into_fallible().await;
+        return match shaken {
+            Ok(stream) => Ok(Some(stream)),
+            Err((error, stream)) => {
+                part(stream).await;
+                Err(error)
+            }
+        };
+    }
+    let text = "TLS is spoken at this address, and this is plain HTTP";
+    let problem = Problem::new(ProblemKind::Malformed, text).with_hint("give it as https://");
+    let body = serde_json::to_string(&problem).map_err(io::Error::other)?;
+    let answer = format!(
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: {PROBLEM_MEDIA_TYPE}\r\nConnection: close\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(answer.as_bytes()).await?;
+    part(stream).await;
+    Ok(None)
+}
+
+/// Leaves a client that has been told why: a connection that is closed on bytes that nobody read is
+/// reset, and what was told may be lost.
+async fn part(mut stream: TcpStream) {
+    let mut sink = tokio::io::sink();
+    let parting = async {
+        stream.shutdown().await?;
+        tokio::io::copy(&mut stream.take(PARTING_BYTES_MAX), &mut sink).await
+    };
+    // It may have left before.
+    let _ = tokio::time::timeout(PARTING_TIMEOUT, parting).await;
 }
 
 async fn pause(error: &io::Error) {

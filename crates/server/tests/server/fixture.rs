@@ -87,11 +87,12 @@ impl Fixture {
         byte[0]
     }
 
-    /// Where HTTP is served over TCP, `127.0.0.1:PORT`, and the token.
+    /// Where HTTP is served over TCP, `127.0.0.1:PORT`, with TLS or without, and the token.
     pub fn http_address(&self) -> (&str, &str) {
         let mut lines = self.server().listeners().iter();
-        let url = lines.find_map(|line| line.strip_prefix("http http://"));
-        url.expect("a TCP listener").split_once("/?token=").expect("a token")
+        let url = lines.find_map(|line| line.strip_prefix("http http"));
+        let (_, place) = url.expect("a TCP listener").split_once("://").expect("a URL");
+        place.split_once("/?token=").expect("a token")
     }
 
     pub fn nbd_socket(&self) -> PathBuf {

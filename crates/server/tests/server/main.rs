@@ -1,8 +1,10 @@
 //! Tests of the server from outside: its HTTP API on a real pool, and its OpenAPI document.
 
+mod certificates;
 mod fixture;
 mod guards;
 mod hooks;
+mod http_tls;
 mod life;
 mod model;
 mod nbd_rights;

@@ -1,45 +1,13 @@
 //! NBD with certificates whose common names are tokens' names.
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use units::Role;
 
+use crate::certificates::certificates;
 use crate::fixture::{Fixture, new_volume};
 use crate::rights::token;
-
-const NEW_KEY: &str = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
-
-fn openssl(dir: &Path, words: &str) {
-    let output = Command::new("openssl").args(words.split(' ')).current_dir(dir).output();
-    let output = output.expect("openssl: scripts/install-packages test");
-    assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// Certificates for a server and for clients of these names, each in a directory of its own.
-fn certificates(dir: &Path, clients: &[&str]) {
-    openssl(dir, &format!("req -x509 {NEW_KEY} -subj /CN=ca -keyout ca-key.pem -out ca-cert.pem"));
-    std::fs::write(dir.join("names"), "subjectAltName=IP:127.0.0.1").expect("write");
-    let sign = |name: &str, into: &str, kind: &str| {
-        std::fs::create_dir_all(dir.join(into)).expect("a directory");
-        let key = format!("{into}/{kind}-key.pem");
-        openssl(dir, &format!("req {NEW_KEY} -subj /CN={name} -keyout {key} -out request"));
-        openssl(
-            dir,
-            &format!(
-                "x509 -req -in request -CA ca-cert.pem -CAkey ca-key.pem -CAcreateserial -extfile \
-                 names -out {into}/{kind}-cert.pem"
-            ),
-        );
-        if into != "." {
-            let copy = dir.join(into).join("ca-cert.pem");
-            std::fs::copy(dir.join("ca-cert.pem"), copy).expect("copied");
-        }
-    };
-    sign("server", ".", "server");
-    clients.iter().for_each(|name| sign(name, name, "client"));
-}
 
 fn fixture(clients: &[&str]) -> Fixture {
     let fixture = Fixture::with(|settings, dir| {

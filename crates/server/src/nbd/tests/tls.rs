@@ -9,8 +9,8 @@ use super::memory::MemoryExports;
 use super::rig::{DISK, Rig, eventually};
 use super::tools::{NEW_KEY, openssl, python};
 use crate::Part;
-use crate::nbd::{TlsError, load_tls, untimely};
 use crate::serving::Limits;
+use crate::tls::{TlsError, TlsFiles, TlsFrontEnd, load_tls, untimely};
 
 /// A directory as libnbd wants it: `ca-cert.pem`, `client-cert.pem`, `client-key.pem`, and the
 /// server's.
@@ -40,15 +40,18 @@ impl Certificates {
         self.dir.path().join(name)
     }
 
+    fn files(&self, cert: &str, key: &str) -> TlsFiles {
+        TlsFiles { cert: self.path(cert), key: self.path(key), client_ca: None }
+    }
+
     fn rig(&self, authenticates: bool) -> Rig {
         self.rig_of(MemoryExports::default(), authenticates)
     }
 
     fn rig_of(&self, exports: MemoryExports, authenticates: bool) -> Rig {
-        let ca = self.path("ca-cert.pem");
-        let ca = authenticates.then_some(ca.as_path());
-        let tls = load_tls(&self.path("server-cert.pem"), &self.path("server-key.pem"), ca);
-        let tls = tls.expect("usable files");
+        let client_ca = authenticates.then(|| self.path("ca-cert.pem"));
+        let files = TlsFiles { client_ca, ..self.files("server-cert.pem", "server-key.pem") };
+        let tls = load_tls(&files, TlsFrontEnd::Nbd).expect("usable files");
         Rig::start_on(1, Arc::new(exports), Limits::default(), Some(tls))
     }
 }
@@ -234,12 +237,27 @@ fn a_client_that_another_authority_signed_is_refused() {
 #[test]
 fn files_that_cannot_be_used_are_named() {
     let certificates = Certificates::make();
-    let (cert, key) = (certificates.path("server-cert.pem"), certificates.path("server-key.pem"));
-    let missing = certificates.path("nope.pem");
-    assert!(matches!(load_tls(&missing, &key, None), Err(TlsError::File { .. })));
-    assert!(matches!(load_tls(&key, &key, None), Err(TlsError::NoCertificate { .. })));
-    let other = certificates.path("client-key.pem");
-    assert!(matches!(load_tls(&cert, &other, None), Err(TlsError::Unfit(_))));
+    let load = |cert, key| load_tls(&certificates.files(cert, key), TlsFrontEnd::Nbd);
+    let (cert, key) = ("server-cert.pem", "server-key.pem");
+    assert!(matches!(load("nope.pem", key), Err(TlsError::File { .. })));
+    assert!(matches!(load(key, key), Err(TlsError::NoCertificate { .. })));
+    assert!(matches!(load(cert, "client-key.pem"), Err(TlsError::Unfit(_))));
+}
+
+#[test]
+fn a_session_is_not_taken_up_again_where_clients_show_certificates() {
+    let certificates = Certificates::make();
+    for front_end in [TlsFrontEnd::Nbd, TlsFrontEnd::Http] {
+        let mut files = certificates.files("server-cert.pem", "server-key.pem");
+        let may = |files: &TlsFiles| {
+            let tls = load_tls(files, front_end).expect("usable files");
+            assert!(!tls.ticketer.enabled());
+            (tls.session_storage.can_cache(), tls.send_tls13_tickets > 0)
+        };
+        assert_eq!(may(&files), (true, true));
+        files.client_ca = Some(certificates.path("ca-cert.pem"));
+        assert_eq!(may(&files), (false, false));
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The TLS of a server from PEM files.
+//! The TLS of front ends from PEM files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,42 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{CertificateError, RootCertStore, ServerConfig};
+
+/// The TLS of a front end, if it has any.
+pub(crate) type Tls = Option<Arc<ServerConfig>>;
+
+/// The TLS files of a front end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Certificate chain of the server, PEM.
+    pub cert: PathBuf,
+    /// Its private key, PEM.
+    pub key: PathBuf,
+    /// Certificates that clients' are signed by, PEM; without it they are asked for none.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// The front ends that speak TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsFrontEnd {
+    /// Where there is a client CA, every client shows a certificate.
+    Nbd,
+    /// A client shows a certificate or none: tokens are shown behind it.
+    Http,
+}
+
+impl TlsFrontEnd {
+    /// As people call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            TlsFrontEnd::Nbd => "NBD",
+            TlsFrontEnd::Http => "HTTP",
+        }
+    }
+}
 
 /// Why TLS files cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -49,36 +83,44 @@ impl From<TlsError> for io::Error {
     }
 }
 
-/// Loads the server's certificate chain and key, and what clients must be signed by, if anything.
+/// Loads the server's certificate chain and key, and what clients' are signed by, if anything.
 ///
 /// # Errors
 /// When a file cannot be read, or they do not fit together.
-pub fn load_tls(
-    cert: &Path,
-    key: &Path,
-    client_ca: Option<&Path>,
-) -> Result<Arc<ServerConfig>, TlsError> {
-    let chain = certificates(cert)?;
-    let key_der = PrivateKeyDer::from_pem_file(key)
-        .map_err(|source| TlsError::File { path: key.to_owned(), source })?;
+pub fn load_tls(files: &TlsFiles, front_end: TlsFrontEnd) -> Result<Arc<ServerConfig>, TlsError> {
+    let chain = certificates(&files.cert)?;
+    let key = PrivateKeyDer::from_pem_file(&files.key)
+        .map_err(|source| TlsError::File { path: files.key.clone(), source })?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(unfit)?;
-    let builder = match client_ca {
+    let builder = match &files.client_ca {
         None => builder.with_no_client_auth(),
         Some(path) => {
             let mut roots = RootCertStore::empty();
             for certificate in certificates(path)? {
                 roots.add(certificate).map_err(unfit)?;
             }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-                .build()
-                .map_err(unfit)?;
-            builder.with_client_cert_verifier(verifier)
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = match front_end {
+                TlsFrontEnd::Nbd => verifier,
+                TlsFrontEnd::Http => verifier.allow_unauthenticated(),
+            };
+            builder.with_client_cert_verifier(verifier.build().map_err(unfit)?)
         }
     };
-    builder.with_single_cert(chain, key_der).map(Arc::new).map_err(unfit)
+    let mut config = builder.with_single_cert(chain, key).map_err(unfit)?;
+    if front_end == TlsFrontEnd::Http {
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    }
+    if files.client_ca.is_some() {
+        // A session that is taken up again shows no certificate: one that has expired since would
+        // be let in.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+    }
+    Ok(Arc::new(config))
 }
 
 /// Why the first certificate of a file is not valid so long from now, if that is so: clients will
