@@ -49,7 +49,7 @@ pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
         Err(why) => report.not_looked(SERVER, why),
     }
     let socket = match client.as_ref().map(Client::address) {
-        Ok(ServerAddress::Unix(socket)) => Some(socket.as_path()),
+        Ok(ServerAddress::Unix(socket, _)) => Some(socket.as_path()),
         // Without a client a file with a token cannot be read.
         Ok(ServerAddress::Http { .. }) | Err(_) => None,
     };

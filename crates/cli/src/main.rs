@@ -79,7 +79,8 @@ struct Cli {
         default_value = SERVER
     )]
     server: String,
-    /// Token of a server over TCP. Others see command lines: better in the variable, or a file.
+    /// Token to show the server, which asks for one over TCP. Others see command lines: better in
+    /// the variable, or a file.
     #[arg(
         long,
         global = true,

@@ -35,7 +35,7 @@ pub fn run(session: &Session, args: Args) -> anyhow::Result<ExitCode> {
     let server = client.server()?;
     let own = match client.address() {
         address @ ServerAddress::Http { .. } => Some(format!("{address}/")),
-        ServerAddress::Unix(_) => server.page,
+        ServerAddress::Unix(..) => server.page,
     };
     let page = args.url.or(own).ok_or_else(|| {
         Failure::new("the server has no page: it does not serve HTTP over TCP")

@@ -121,8 +121,6 @@ impl Session {
     pub fn client(&self) -> anyhow::Result<Client> {
         let address: ServerAddress = self.server.parse().map_err(Failure::usage)?;
         let token = match &self.token {
-            // A unix socket asks for none.
-            _ if matches!(address, ServerAddress::Unix(_)) => None,
             None => None,
             Some(TokenSource::Text(text)) => Some(text.clone()),
             Some(TokenSource::File(path)) => {

@@ -8,8 +8,8 @@ use std::str::FromStr;
 /// The address of a server's HTTP API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerAddress {
-    /// A unix socket.
-    Unix(PathBuf),
+    /// A unix socket, and a token to show there: without one, the caller is who the process is.
+    Unix(PathBuf, Option<Token>),
     /// Over TCP.
     Http {
         /// Host and port, as in the URL (an IPv6 host in brackets).
@@ -32,11 +32,15 @@ impl fmt::Debug for Token {
 }
 
 impl ServerAddress {
-    /// The same with a token, where one is asked for and it has none.
+    /// The same with a token, where it has none.
     #[must_use]
     pub fn with_token(mut self, text: String) -> ServerAddress {
-        if let ServerAddress::Http { token: token @ None, .. } = &mut self {
-            *token = Some(Token(text));
+        match &mut self {
+            ServerAddress::Unix(_, token @ None)
+            | ServerAddress::Http { token: token @ None, .. } => {
+                *token = Some(Token(text));
+            }
+            _ => {}
         }
         self
     }
@@ -76,7 +80,7 @@ fn unix(path: &str, text: &str) -> Result<ServerAddress, String> {
     if path.is_empty() || path.contains('\0') {
         return Err(format!("'{text}' names no socket: give unix:/path"));
     }
-    Ok(ServerAddress::Unix(PathBuf::from(path)))
+    Ok(ServerAddress::Unix(PathBuf::from(path), None))
 }
 
 fn http(authority: &str, text: &str) -> Result<String, String> {
@@ -98,7 +102,7 @@ fn http(authority: &str, text: &str) -> Result<String, String> {
 impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ServerAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+            ServerAddress::Unix(path, _) => write!(f, "unix:{}", path.display()),
             ServerAddress::Http { authority, is_tls, .. } => {
                 write!(f, "http{}://{authority}", if *is_tls { "s" } else { "" })
             }
@@ -140,7 +144,8 @@ mod tests {
         assert_eq!(url.clone().with_token("other".to_owned()), url);
         assert_eq!(parse("http://127.0.0.1:7").with_token("secret".to_owned()), url);
         let unix = parse("unix:/a");
-        assert_eq!(unix.clone().with_token("secret".to_owned()), unix);
+        let shown = unix.clone().with_token("secret".to_owned());
+        assert!(shown != unix && !format!("{shown} {shown:?}").contains("secret"), "{shown:?}");
     }
 
     #[test]

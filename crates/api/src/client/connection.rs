@@ -139,9 +139,9 @@ async fn connect(place: Place<'_>) -> Result<(Box<dyn Stream>, Host<'_>), Client
     let Place { address, tls } = place;
     let failed = |source| ClientError::Connect { address: address.clone(), source };
     match address {
-        ServerAddress::Unix(path) => {
+        ServerAddress::Unix(path, token) => {
             let stream = in_time(UnixStream::connect(path)).await.map_err(failed)?;
-            Ok((Box::new(stream), ("localhost", None)))
+            Ok((Box::new(stream), ("localhost", token.as_ref())))
         }
         ServerAddress::Http { authority, is_tls, token } => {
             let host = (authority.as_str(), token.as_ref());

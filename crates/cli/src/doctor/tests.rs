@@ -40,6 +40,7 @@ fn healthy() -> Served {
             nbd: Some("127.0.0.1:10809".to_owned()),
             iscsi: None,
             nfs: vec!["[::1]:20490".to_owned()],
+            page: None,
             hooks: Vec::new(),
             who: None,
         },

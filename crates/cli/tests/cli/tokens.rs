@@ -48,6 +48,13 @@ fn a_token_is_made_into_a_file_of_its_owner_and_used_until_it_is_revoked() {
     assert_eq!(over_tcp(&fixture, &token, &["revert", "pg", "--to", "v:0"]).code, 12);
     assert_eq!(over_tcp(&fixture, &token, &["pool", "audit"]).code, 12);
 
+    // Over the unix socket a token that is shown counts, too.
+    let shown = ["version", "delete", "pg", "0", "--token-file", file];
+    let ran = fixture.run(&shown);
+    assert!(ran.code == 12 && ran.err.contains("token:nightly is keeper"), "{ran:?}");
+    assert_eq!(names(fixture.run(&["volume", "list", "--json", "--token-file", file])), ["pg"]);
+    assert_eq!(fixture.run(&["volume", "list", "--token-file", "/nonexistent"]).code, 1);
+
     assert_eq!(fixture.run(&["token", "revoke", "nightly", "--dry-run"]).code, 0);
     assert_eq!(over_tcp(&fixture, &token, &["volume", "list"]).code, 0);
     fixture.ok(&["token", "revoke", "nightly"]);
