@@ -336,6 +336,9 @@ fn tell_grace(volume: &Volume) {
     }
 }
 
+const CACHE_WOULD_BE: &str =
+    "it would have a write-back cache: what was not flushed is lost if the server dies";
+
 /// The volume as it would be, and what would be changed, in sentences.
 fn would_become(mut volume: Volume, args: &SetArgs) -> (Volume, Vec<String>) {
     let mut told = Vec::new();
@@ -345,11 +348,7 @@ fn would_become(mut volume: Volume, args: &SetArgs) -> (Volume, Vec<String>) {
         tell(format!("the architecture would be {architecture}: {rest}"));
         let needs_cache = ["split-downstream", "hybrid"].contains(&&*architecture);
         if needs_cache && volume.cache.is_none() {
-            tell(
-                "it would have a write-back cache: what was not flushed is lost if the server \
-                  dies"
-                    .to_owned(),
-            );
+            tell(CACHE_WOULD_BE.to_owned());
         }
         if architecture == "auto" {
             tell(format!("auto is what `hindsight model advise {}` names", args.name));

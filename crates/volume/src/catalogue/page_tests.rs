@@ -233,6 +233,24 @@ fn audit() -> AuditRecord {
     AuditRecord { number: 1, time_ns: 1, action, volume, detail, caller, who, from }
 }
 
+fn keep() -> KeepRules {
+    KeepRules { last: 1, hourly: 1, daily: 1, weekly: 1, monthly: 1, yearly: 1, within_ns: 1 }
+}
+
+fn schedule() -> ScheduleRecord {
+    ScheduleRecord {
+        id: 1,
+        every_ns: Some(1),
+        cron: Some(String::new()),
+        keep: keep(),
+        label: String::new(),
+        hook: Some(String::new()),
+        prove: Some(String::new()),
+        set_ns: 1,
+        done_ns: 1,
+    }
+}
+
 #[test]
 fn the_page_names_every_field_of_every_json_record() {
     let told: Vec<(String, String)> =
@@ -251,19 +269,7 @@ fn the_page_names_every_field_of_every_json_record() {
         scheduled: Some(scheduled),
         open_files: Some(1),
     };
-    let keep =
-        KeepRules { last: 1, hourly: 1, daily: 1, weekly: 1, monthly: 1, yearly: 1, within_ns: 1 };
-    let schedule = ScheduleRecord {
-        id: 1,
-        every_ns: Some(1),
-        cron: Some(text()),
-        keep,
-        label: text(),
-        hook: Some(text()),
-        prove: Some(text()),
-        set_ns: 1,
-        done_ns: 1,
-    };
+    let (keep, schedule) = (keep(), schedule());
     let code: BTreeSet<(String, String)> = [
         fields("volume", &volume()),
         fields("conversion", &conversion()),
