@@ -11,16 +11,16 @@ use axum::http::Method;
 use super::answer::{Answer, Refusal};
 use super::router::api_document;
 
-/// The operations that have parameters in their query, by method and path.
-fn with_query() -> &'static HashSet<(String, String)> {
-    static WITH_QUERY: OnceLock<HashSet<(String, String)>> = OnceLock::new();
-    WITH_QUERY.get_or_init(|| {
+/// The operations that have no parameters in their query, by method and path.
+fn without_query() -> &'static HashSet<(String, String)> {
+    static WITHOUT_QUERY: OnceLock<HashSet<(String, String)>> = OnceLock::new();
+    WITHOUT_QUERY.get_or_init(|| {
         let document = api_document();
         let mut found = HashSet::new();
         for (path, methods) in document["paths"].as_object().into_iter().flatten() {
             for (method, operation) in methods.as_object().into_iter().flatten() {
                 let mut parameters = operation["parameters"].as_array().into_iter().flatten();
-                if parameters.any(|parameter| parameter["in"] == "query") {
+                if parameters.all(|parameter| parameter["in"] != "query") {
                     found.insert((method.to_uppercase(), path.clone()));
                 }
             }
@@ -33,7 +33,8 @@ fn with_query() -> &'static HashSet<(String, String)> {
 pub(super) fn check(method: &Method, path: &str, query: Option<&str>) -> Answer<()> {
     let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok(()) };
     let method = if *method == Method::HEAD { "GET" } else { method.as_str() };
-    if with_query().contains(&(method.to_owned(), path.to_owned())) {
+    // A method that the path does not take is told so elsewhere.
+    if !without_query().contains(&(method.to_owned(), path.to_owned())) {
         return Ok(());
     }
     let name = query.split(['=', '&']).next().unwrap_or_default();
