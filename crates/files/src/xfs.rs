@@ -2,7 +2,9 @@
 //!
 //! 1. The tree is that of the kernel after a mount that recovers the log.
 //! 2. Every checksum is checked where it is read, and with it that a block is of this file system,
-//!    of its place, and of its owner. What the log made of a block gets its checksum anew.
+//!    of its place, and of its owner. What the log made of a block gets its checksum anew, if that
+//!    was right before; of a directory block that is longer than a block of the disk this is not
+//!    asked, as a part of it may be left over from another.
 //! 3. Refused by name: version 4, a log elsewhere, realtime files, features that are not known, and
 //!    a log that ends within a change of several steps which would show in files.
 //!

@@ -217,6 +217,51 @@ fn damage_before_the_last_records_is_found() {
     }
 }
 
+/// A log with something under way is not clean, also if no transaction of it is whole.
+#[test]
+fn a_log_that_is_cut_within_its_first_transaction_is_not_clean() {
+    let all = records(image());
+    let mut image = image().to_vec();
+    all[1..].iter().for_each(|&record| take_away(&mut image, record));
+    let places = sectors(&image, all[0]);
+    let mut bytes: Vec<u8> =
+        places.iter().flat_map(|&at| image[at..at + SECTOR].to_vec()).collect();
+    // Of its operations the first alone, which begins a transaction.
+    bytes[40..44].copy_from_slice(&1_u32.to_be_bytes());
+    mend_record(&mut bytes);
+    for (&at, bytes) in places.iter().zip(bytes.chunks_exact(SECTOR)) {
+        image[at..at + SECTOR].copy_from_slice(bytes);
+    }
+    assert_eq!(opened(image).unwrap().state(), State::Replayed(0));
+}
+
+/// No item makes more inodes than a chunk has.
+#[test]
+fn an_item_of_more_inodes_than_a_chunk_is_damage() {
+    let (mut changed, mut found) = (image().to_vec(), 0);
+    for record in records(image()) {
+        let places = sectors(image(), record);
+        let mut bytes: Vec<u8> =
+            places.iter().flat_map(|&at| image()[at..at + SECTOR].to_vec()).collect();
+        for at in (SECTOR..bytes.len() - 28).step_by(4) {
+            let is_whole = at % SECTOR != 0 && at % SECTOR + 28 <= SECTOR;
+            let is_item = bytes[at..at + 4] == [0x3F, 0x12, 1, 0] && be32(&bytes, at + 16) == 512;
+            if is_whole && is_item {
+                bytes[at + 12..at + 16].copy_from_slice(&128_u32.to_be_bytes());
+                bytes[at + 20..at + 24].copy_from_slice(&16_u32.to_be_bytes());
+                found += 1;
+            }
+        }
+        mend_record(&mut bytes);
+        for (&at, bytes) in places.iter().zip(bytes.chunks_exact(SECTOR)) {
+            changed[at..at + SECTOR].copy_from_slice(bytes);
+        }
+    }
+    assert!(found > 0, "no inodes are made");
+    let error = opened(changed).err().unwrap();
+    assert!(error.to_string().contains("new inodes contradict themselves"), "{error}");
+}
+
 /// The image with the first buffers that its log cancels made into items of other kinds, all of one
 /// number.
 fn with_items(image: &[u8], kinds: &[u16]) -> Vec<u8> {

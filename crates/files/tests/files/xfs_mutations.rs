@@ -130,6 +130,26 @@ fn rot_under_what_the_log_changes_is_damage_or_is_overwritten() {
     assert!(found.1 > 10, "{found:?}");
 }
 
+/// The same of inodes: where a file's bytes are is in its inode, which the log may change elsewhere.
+#[test]
+fn rot_in_an_inode_that_the_log_changes_is_damage_or_is_overwritten() {
+    let expected = listed(&*opened(Changed::default()).unwrap()).unwrap();
+    let inodes = parts().blocks.iter().flatten().filter(|&&at| image()[at..].starts_with(b"IN"));
+    let mut damaged = 0;
+    for &at in inodes {
+        let mut changed = Changed::default();
+        let mut bytes = changed.get(&[at]);
+        // The lowest byte of the first extent's place, or of what else the data fork begins with.
+        bytes[176 + 13] ^= 0x80;
+        changed.put(&[at], &bytes);
+        match opened(changed).and_then(|tree| listed(&*tree)) {
+            Ok(listed) => assert!(listed == expected, "the inode at {at}"),
+            Err(_) => damaged += 1,
+        }
+    }
+    assert!(damaged > 10, "{damaged}");
+}
+
 /// The image with some bytes of one block changed, and its checksum right.
 fn with(sectors: &[usize], change: impl FnOnce(&mut Vec<u8>)) -> Box<dyn Tree> {
     let mut changed = Changed::default();
@@ -195,6 +215,45 @@ fn names_in_an_inode_may_have_numbers_of_eight_bytes() {
         inode[176..176 + names.len()].copy_from_slice(&names);
     });
     assert_eq!(tree.entries(inode).unwrap(), expected);
+}
+
+/// A block of names that a directory has at two offsets would tell its names twice.
+#[test]
+fn a_block_that_a_directory_has_twice_is_damage() {
+    let (inode, at, sectors) = inode_of("/700 names");
+    let tree = with(&sectors, |bytes| {
+        let inode = &mut bytes[at..at + SECTOR];
+        assert_eq!(inode[5], 2, "its extents are within it");
+        let extents = inode[176..].to_vec();
+        // The second one has the place of the first: 52 bits, the lowest nine in the first half.
+        let half = |at: usize| u64::from_be_bytes(extents[at..at + 8].try_into().unwrap());
+        let first = (half(0) & 0x1FF, half(8) >> 21);
+        let second = (half(16) & !0x1FF | first.0, half(24) & 0x1F_FFFF | first.1 << 21);
+        inode[192..200].copy_from_slice(&second.0.to_be_bytes());
+        inode[200..208].copy_from_slice(&second.1.to_be_bytes());
+    });
+    let error = tree.entries(inode).unwrap_err();
+    assert!(error.to_string().contains("has a block twice"), "{error}");
+}
+
+/// An attribute without a name is none, and takes room all the same.
+#[test]
+fn an_attribute_without_a_name_is_damage() {
+    let is_leaf = |sectors: &&Vec<usize>| image()[sectors[0] + 8..][..2] == [0x3B, 0xEE];
+    let mut damaged = 0;
+    for sectors in parts().blocks.iter().filter(is_leaf) {
+        let owner = &image()[sectors[0] + 48..][..8];
+        let owner = u64::from_be_bytes(owner.try_into().unwrap());
+        let tree = with(sectors, |bytes| {
+            let at = usize::from(u16::from_be_bytes([bytes[84], bytes[85]]));
+            let is_local = bytes[86] & 1 != 0;
+            bytes[at + if is_local { 2 } else { 8 }] = 0;
+        });
+        let found = tree.extended(owner);
+        let is_none = found.is_err_and(|error| error.to_string().contains("without a name"));
+        damaged += usize::from(is_none);
+    }
+    assert!(damaged > 0);
 }
 
 /// An attribute on its way in or out is not shown.
