@@ -38,7 +38,7 @@ fn session(line: &Line) -> Session {
     };
     let token = given("token", "HINDSIGHT_TOKEN").map(TokenSource::Text);
     let server = given("server", "HINDSIGHT_SERVER");
-    let server = server.unwrap_or_else(|| crate::SERVER.to_owned());
+    let server = server.unwrap_or_else(|| crate::global::SERVER.to_owned());
     let path = |name: &str, variable: &str| given(name, variable).map(PathBuf::from);
     let tls = TlsSource {
         ca: path("ca", "HINDSIGHT_CA"),

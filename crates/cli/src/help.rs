@@ -18,7 +18,7 @@ pub struct Args {
 const ENVIRONMENT: &str = "\
 Environment:
   HINDSIGHT_SERVER      where the server is, as --server
-  HINDSIGHT_TOKEN       the token of a server over TCP, as --token
+  HINDSIGHT_TOKEN       a token to show the server, as --token
   HINDSIGHT_TOKEN_FILE  a file with it, as --token-file
   HINDSIGHT_CA          by which a server at https:// is known, as --ca
   HINDSIGHT_CERT        the certificate shown there, as --cert
@@ -148,7 +148,9 @@ pub const EXAMPLES: &[(&str, &str)] = &[
 
 /// The command line with what its pages end with.
 pub fn command() -> Command {
-    with_endings(crate::Cli::command(), "hindsight", EXAMPLES, ENVIRONMENT)
+    // No page shows the secrets of whom it is printed for.
+    let command = crate::Cli::command().mut_args(|argument| argument.hide_env_values(true));
+    with_endings(command, "hindsight", EXAMPLES, ENVIRONMENT)
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {

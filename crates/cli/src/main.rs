@@ -3,7 +3,6 @@
 //! Data goes to standard output, talk to standard error. A failure is one `error:` line, a `hint:`
 //! line where there is one, and the exit code of the contract.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{FromArgMatches, Parser, Subcommand};
@@ -16,6 +15,7 @@ mod completions;
 mod diff;
 mod doctor;
 mod file;
+mod global;
 mod group;
 mod help;
 mod history;
@@ -54,11 +54,7 @@ mod version;
 mod volume;
 mod volume_text;
 
-use session::{Session, TlsSource, TokenSource};
 use terminal::{failure, nbd, output, session};
-
-/// Where the server is, unless somebody says otherwise.
-const SERVER: &str = "unix:/run/hindsight/api.sock";
 
 /// A storage server whose volumes can be rewound to any moment.
 ///
@@ -67,75 +63,8 @@ const SERVER: &str = "unix:/run/hindsight/api.sock";
 #[derive(Debug, Parser)]
 #[command(name = "hindsight", version, disable_help_subcommand = true, max_term_width = 100)]
 struct Cli {
-    /// Where the server is: unix:/path, or http:// or https://host:port, also as `serve` prints it,
-    /// with its token.
-    #[arg(
-        long,
-        global = true,
-        help_heading = "Global options",
-        value_name = "ADDRESS",
-        env = "HINDSIGHT_SERVER",
-        hide_env_values = true,
-        default_value = SERVER
-    )]
-    server: String,
-    /// Token to show the server, which asks for one over TCP. Others see command lines: better in
-    /// the variable, or a file.
-    #[arg(
-        long,
-        global = true,
-        help_heading = "Global options",
-        value_name = "TOKEN",
-        env = "HINDSIGHT_TOKEN",
-        hide_env_values = true
-    )]
-    token: Option<String>,
-    /// File with that token: of `token create --output`, or DIR/token of the server's pool.
-    #[arg(
-        long,
-        global = true,
-        help_heading = "Global options",
-        value_name = "FILE",
-        env = "HINDSIGHT_TOKEN_FILE",
-        hide_env_values = true
-    )]
-    token_file: Option<PathBuf>,
-    /// Certificates of the authorities that a server at https:// is known by, PEM.
-    #[arg(
-        long,
-        global = true,
-        help_heading = "Global options",
-        value_name = "FILE",
-        env = "HINDSIGHT_CA",
-        hide_env_values = true
-    )]
-    ca: Option<PathBuf>,
-    /// Certificate to show a server at https://, in the place of a token, PEM.
-    #[arg(
-        long,
-        global = true,
-        help_heading = "Global options",
-        value_name = "FILE",
-        env = "HINDSIGHT_CERT",
-        hide_env_values = true
-    )]
-    cert: Option<PathBuf>,
-    /// Private key of that certificate, PEM, unless it is in the same file.
-    #[arg(
-        long,
-        global = true,
-        help_heading = "Global options",
-        value_name = "FILE",
-        env = "HINDSIGHT_KEY",
-        hide_env_values = true
-    )]
-    key: Option<PathBuf>,
-    /// Answer in JSON.
-    #[arg(long, global = true, help_heading = "Global options")]
-    json: bool,
-    /// Do what cannot be undone without asking; only terminals are asked.
-    #[arg(long, global = true, help_heading = "Global options")]
-    yes: bool,
+    #[command(flatten)]
+    global: global::Args,
     #[command(subcommand)]
     command: Command,
 }
@@ -241,7 +170,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(failure::unread(&error) as u8),
     };
-    let json = cli.json;
+    let json = cli.global.json;
     match run(cli) {
         Ok(code) => ExitCode::from(code as u8),
         Err(error) => ExitCode::from(failure::report_by(serve::judge, &error, json) as u8),
@@ -249,10 +178,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
-    let token = cli.token.map(TokenSource::Text);
-    let token = token.or(cli.token_file.map(TokenSource::File));
-    let tls = TlsSource { ca: cli.ca, cert: cli.cert, key: cli.key };
-    let session = Session::new(cli.server, token, cli.json, cli.yes).with_tls(tls);
+    let session = cli.global.session();
     match cli.command {
         Command::Serve(args) => serve::run(*args),
         Command::Volume(verb) => volume::run(&session, verb),

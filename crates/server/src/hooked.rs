@@ -2,7 +2,7 @@
 //! Between them scratch clones are removed whose time is over, and checks are asked for that
 //! schedules want of their versions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -153,23 +153,25 @@ fn run(
     }
 }
 
-/// The moments that checks of schedules were last asked to look at: of each volume and hook.
-type Asked = BTreeMap<(u64, String), Seq>;
+/// The checks of schedules that were asked for and are still due: volume, seq and hook.
+type Asked = BTreeSet<(u64, Seq, String)>;
 
 /// Asks for the checks that schedules want, each once: one whose verdict cannot be kept is not run
 /// again and again.
 fn ask_for_proofs(pool: &Pool, proving: &Proving, asked: &mut Asked) {
-    let due = pool.due_proofs();
-    for (volume, at, hook) in due {
-        let of = (volume.id(), hook.clone());
-        if asked.get(&of) == Some(&at.seq) {
+    let mut still = Asked::new();
+    for (volume, at, hook) in pool.due_proofs() {
+        let one = (volume.id(), at.seq, hook.clone());
+        // A schedule of the volume and one of its group may have captured the same moment.
+        if still.contains(&one) {
             continue;
         }
         let now = WallTime::from_nanos(scratch::now_ns());
-        if proving.ask(Wanted { volume, at, hook, asked: now }) {
-            asked.insert(of, at.seq);
+        if asked.contains(&one) || proving.ask(Wanted { volume, at, hook, asked: now }) {
+            still.insert(one);
         }
     }
+    *asked = still;
 }
 
 fn capture(pool: &Arc<Pool>, hooks: &Arc<Hooks>, due: Due) -> std::io::Result<JoinHandle<()>> {

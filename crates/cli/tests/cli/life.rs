@@ -280,6 +280,17 @@ fn settings_are_changed_and_dry_runs_are_not() {
     let size = fixture.run(&["volume", "resize", "pg", "128MiB", "--json"]).json();
     assert_eq!(size["size"], 128 << 20);
     assert_eq!(fixture.run(&["volume", "set", "pg"]).code, 2);
+    let dry = |more: &[&str]| {
+        let ran = fixture.run(&[&["volume", "set", "pg", "--dry-run"], more].concat());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.err
+    };
+    assert!(dry(&["--history-limit", "0"]).contains("history beyond it would be kept for 1d"));
+    let now = dry(&["--history-limit", "0", "--now"]);
+    assert!(now.contains("history beyond it would be lost at once"), "{now}");
+    assert!(!now.contains("grace period that is under way"), "none is: {now}");
+    assert!(dry(&["--architecture", "hybrid"]).contains("what was not flushed is lost if"));
+    assert!(!dry(&["--architecture", "redirect"]).contains("what was not flushed is lost if"));
     let asked = ["volume", "set", "pg", "--architecture", "redirect"];
     let dry = fixture.run(&[&asked[..], &["--dry-run", "--json"]].concat());
     assert_eq!(dry.json()["architecture"], "redirect");

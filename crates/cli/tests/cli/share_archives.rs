@@ -197,4 +197,6 @@ fn what_cannot_be_imported_or_exported_is_told_and_changes_nothing() {
     let partly = fixture.run(&["share", "import", "third", from]);
     assert_eq!(partly.code, 3, "{partly:?}");
     assert!(partly.err.contains("socket: a socket"), "{partly:?}");
+    let count = partly.out.lines().find(|line| line.starts_with("left out"));
+    assert!(count.is_some_and(|line| line.ends_with(" 1")), "{partly:?}");
 }

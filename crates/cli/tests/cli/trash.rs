@@ -16,6 +16,10 @@ fn a_deleted_volume_is_had_back_by_what_the_command_prints() {
     assert!(fixture.qemu_io("pg", &["write -P 1 0 64k", "flush"]));
     let dry = fixture.run(&["volume", "delete", "pg", "--dry-run", "--json"]).json();
     assert_eq!((&dry["dry_run"], &dry["live_bytes"]), (&true.into(), &65_536.into()));
+    let words =
+        |more: &[&str]| fixture.run(&[&["volume", "delete", "pg", "--dry-run"], more].concat()).err;
+    assert!(words(&[]).contains("it could be had back until 20"), "{}", words(&[]));
+    assert!(words(&["--now"]).contains("it could not be had back"), "{}", words(&["--now"]));
     let deleted = fixture.run(&["volume", "delete", "pg"]);
     let undo = deleted.err.lines().find_map(|line| line.split_once(": hindsight "));
     let undo: Vec<&str> = undo.expect("how to undo").1.split(' ').collect();
@@ -23,6 +27,9 @@ fn a_deleted_volume_is_had_back_by_what_the_command_prints() {
     assert!(fixture.ok(&["volume", "list", "--deleted"]).contains("pg"));
     assert!(fixture.ok(&["pool", "status"]).contains("of 1 deleted volume"));
     fixture.ok(&undo);
+    let shown = fixture.ok(&["volume", "show", "pg"]);
+    let grace = shown.lines().find(|line| line.starts_with("grace")).expect("it has one");
+    assert!(grace.contains("window 1d 0h,"), "{grace}");
     assert!(fixture.qemu_io("pg", &["read -P 1 0 64k"]));
     fixture.ok(&["volume", "delete", "pg", "--grace", "1h"]);
     fixture.ok(&["volume", "create", "pg", "--size", "1MiB"]);

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use api::{
-    ChangeVolume, CreateVersion, HistoryQuery, ListQuery, ProblemKind, SetSchedule, Verification,
-    Verify,
+    ChangeVolume, CreateGroup, CreateVersion, HistoryQuery, ListQuery, ProblemKind, SetSchedule,
+    Verification, Verify,
 };
 use hindsight_server::{HookSettings, Settings};
 use units::Granularity;
@@ -18,9 +18,12 @@ const LOOK: &str = "byte=$(qemu-io -r -f raw -c 'read -v 0 1' $HINDSIGHT_URI | \
 
 fn fixture() -> Fixture {
     let fixture = Fixture::with(|settings: &mut Settings, _| {
-        for (name, script, timeout) in
-            [("looks", LOOK, "30s"), ("hangs", "sleep 600", "1s"), ("plain", "", "1s")]
-        {
+        for (name, script, timeout) in [
+            ("looks", LOOK, "30s"),
+            ("hangs", "sleep 600", "1s"),
+            ("slow", "sleep 600", "3s"),
+            ("plain", "", "1s"),
+        ] {
             let shell = |script: &str| vec!["/bin/sh".into(), "-c".into(), script.to_owned()];
             let hook = match script {
                 "" => HookSettings { before: shell("true"), ..HookSettings::default() },
@@ -144,6 +147,43 @@ fn versions_of_a_schedule_are_checked_as_they_come() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(count(&fixture) <= before + 1, "{} {before}", count(&fixture));
+}
+
+#[test]
+fn a_version_that_two_schedules_want_is_asked_for_once_of_each() {
+    let fixture = fixture();
+    let volumes = vec!["v".to_owned()];
+    fixture.client.create_group(&CreateGroup { name: "g".to_owned(), volumes }).expect("grouped");
+    let body = |every: &str| -> SetSchedule {
+        let body = format!(r#"{{"every": "{every}", "prove": "slow"}}"#);
+        serde_json::from_str(&body).expect("a schedule")
+    };
+    let set = |every: &str| {
+        fixture.client.set_schedule("v", &body(every)).expect("set");
+        fixture.client.set_group_schedule("g", &body(every)).expect("set");
+    };
+    // A version of each, at different moments, and no other for a while.
+    set("1s");
+    let made = |captures: u64| captures > 0;
+    let began = Instant::now();
+    loop {
+        let of_group = fixture.client.group_schedule("g").expect("shown").captures;
+        if made(fixture.client.schedule("v").expect("shown").captures) && made(of_group) {
+            break;
+        }
+        fixture.write(0, 1);
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing is captured");
+    }
+    set("1h");
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(4) {
+        let all = fixture.client.verifications("v").expect("listed");
+        let mut seqs: Vec<u64> = all.iter().map(|one| one.seq).collect();
+        seqs.sort_unstable();
+        assert!(seqs.is_sorted_by(|a, b| a < b), "asked for twice: {all:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(!fixture.client.verifications("v").expect("listed").is_empty());
 }
 
 #[test]

@@ -307,3 +307,21 @@ impl Stream {
         Ok(opening)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use units::Seq;
+
+    use crate::ErrorKind;
+    use crate::types::Deletion;
+    use crate::write::cache_sizes::tests::cached_volume;
+
+    #[test]
+    fn an_opening_that_loses_its_volume_to_a_deletion_says_so() {
+        let (pool, volume) = cached_volume();
+        let asked = Deletion { grace_ns: Some(0), force: true, dry_run: false };
+        pool.remove(&volume, asked).expect("deleted");
+        let error = volume.open_at(Seq(0)).map(drop).expect_err("it is gone");
+        assert_eq!(error.kind, ErrorKind::NotFound, "{error}");
+    }
+}

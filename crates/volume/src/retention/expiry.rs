@@ -3,9 +3,8 @@
 //! The order of sacrifice when the pool is full: expired history first; then volumes in the trash,
 //! the one that was deleted first first; then scratch clones; then what is kept only for a grace
 //! period; then the oldest unpinned history of the volume that retains most seqs, half at a time.
-//! Pinned moments and the present never, but those of scratch
-//! clones. Each has a line in the audit log, with its reason. Of the
-//! last some is given up before the pool is full (`jobs/room_ahead`).
+//! Pinned moments and the present never, but those of scratch clones. Each has a line in the audit
+//! log, with its reason. Of the last some is given up before the pool is full (`jobs/room_ahead`).
 
 pub mod told;
 
