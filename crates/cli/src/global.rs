@@ -13,7 +13,8 @@ pub const SERVER: &str = "unix:/run/hindsight/api.sock";
 pub struct Args {
     /// Where the server is: unix:/path, or http:// or https://host:port, also as `serve` prints it,
     /// with its token.
-    #[arg(long, global = true, value_name = "ADDRESS", env = "HINDSIGHT_SERVER", default_value = SERVER)]
+    #[arg(long, global = true, value_name = "ADDRESS", env = "HINDSIGHT_SERVER")]
+    #[arg(default_value = SERVER)]
     server: String,
     /// Token to show the server, which asks for one over TCP. Others see command lines: better in
     /// the variable, or a file.

@@ -130,7 +130,8 @@ fn rot_under_what_the_log_changes_is_damage_or_is_overwritten() {
     assert!(found.1 > 10, "{found:?}");
 }
 
-/// The same of inodes: where a file's bytes are is in its inode, which the log may change elsewhere.
+/// The same of inodes: an inode tells where the bytes of its file are, and the log may change other
+/// fields of it.
 #[test]
 fn rot_in_an_inode_that_the_log_changes_is_damage_or_is_overwritten() {
     let expected = listed(&*opened(Changed::default()).unwrap()).unwrap();
