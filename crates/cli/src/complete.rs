@@ -36,7 +36,14 @@ fn session(line: &Line) -> Session {
     let given = |name: &str, variable: &str| {
         line.options.get(name).cloned().or_else(|| std::env::var(variable).ok())
     };
-    let token = given("token", "HINDSIGHT_TOKEN").map(TokenSource::Text);
+    let of_line = |name: &str| line.options.get(name).cloned();
+    let variable = |name: &str| std::env::var(name).ok();
+    let text = |text: Option<String>| text.map(TokenSource::Text);
+    let file = |path: Option<String>| path.map(|path| TokenSource::File(path.into()));
+    let token = text(of_line("token"))
+        .or_else(|| file(of_line("token_file")))
+        .or_else(|| text(variable("HINDSIGHT_TOKEN")))
+        .or_else(|| file(variable("HINDSIGHT_TOKEN_FILE")));
     let server = given("server", "HINDSIGHT_SERVER");
     let server = server.unwrap_or_else(|| crate::global::SERVER.to_owned());
     let path = |name: &str, variable: &str| given(name, variable).map(PathBuf::from);
@@ -45,7 +52,6 @@ fn session(line: &Line) -> Session {
         cert: path("cert", "HINDSIGHT_CERT"),
         key: path("key", "HINDSIGHT_KEY"),
     };
-    let token = token.or_else(|| path("token_file", "HINDSIGHT_TOKEN_FILE").map(TokenSource::File));
     Session::new(server, token, false, false).with_tls(tls)
 }
 

@@ -9,7 +9,7 @@
 
 use std::path::{Path, PathBuf};
 
-use api::{Client, ExitCode, ServerAddress};
+use api::{ExitCode, ServerAddress};
 use server::CONFIG_FILE_DEFAULT;
 
 use crate::failure::Failure;
@@ -48,12 +48,11 @@ pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
         Ok(served) => served::look(&served, &mut report),
         Err(why) => report.not_looked(SERVER, why),
     }
-    let socket = match client.as_ref().map(Client::address) {
-        Ok(ServerAddress::Unix(socket, _)) => Some(socket.as_path()),
-        // Without a client a file with a token cannot be read.
-        Ok(ServerAddress::Http { .. }) | Err(_) => None,
+    let socket = match session.address() {
+        Some(ServerAddress::Unix(socket, _)) => Some(socket),
+        Some(ServerAddress::Http { .. }) | None => None,
     };
-    look_here(socket, args, &mut report);
+    look_here(socket.as_deref(), args, &mut report);
     report.findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
     session.answer(&report, text)?;
     Ok(report.exit_code())

@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+
 use crate::session::{Session, TlsSource, TokenSource};
 
 /// Where the server is, unless somebody says otherwise.
@@ -41,6 +44,14 @@ pub struct Args {
 }
 
 impl Args {
+    /// A file that the command line names counts, and not the token of the environment.
+    pub fn settle(&mut self, read: &ArgMatches) {
+        let is_given = |id: &str| read.value_source(id) == Some(ValueSource::CommandLine);
+        if is_given("token_file") && !is_given("token") {
+            self.token = None;
+        }
+    }
+
     /// The session that they ask for.
     pub fn session(self) -> Session {
         let token = self.token.map(TokenSource::Text);

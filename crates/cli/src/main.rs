@@ -166,7 +166,12 @@ enum Command {
 fn main() -> ExitCode {
     server::watch_panics();
     let read = help::command().try_get_matches();
-    let cli = match read.and_then(|read| Cli::from_arg_matches(&read)) {
+    let cli = read.and_then(|read| {
+        let mut cli = Cli::from_arg_matches(&read)?;
+        cli.global.settle(&read);
+        Ok(cli)
+    });
+    let cli = match cli {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(failure::unread(&error) as u8),
     };

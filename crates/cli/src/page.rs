@@ -38,8 +38,10 @@ pub fn run(session: &Session, args: Args) -> anyhow::Result<ExitCode> {
         ServerAddress::Unix(..) => server.page,
     };
     let page = args.url.or(own).ok_or_else(|| {
-        Failure::new("the server has no page: it does not serve HTTP over TCP")
-            .with_hint("give --http 127.0.0.1:9820 to `hindsight serve`, or --url of a proxy")
+        Failure::new("the server tells no address of its page").with_hint(
+            "it serves HTTP over TCP with --http 127.0.0.1:9820; by another name that \
+                        its certificate has, or behind a proxy, give --url",
+        )
     })?;
     // Those of earlier calls that let nobody in any more.
     for old in client.tokens()?.iter().filter(|token| token.expired) {

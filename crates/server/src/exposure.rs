@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::listen::{self, Protection};
 use crate::tls::{Tls, TlsFiles, TlsFrontEnd, load_tls, untimely};
+use crate::who::Certificates;
 use crate::{Config, StartError};
 
 /// The TLS of a server over TCP.
@@ -15,6 +16,13 @@ pub(crate) struct AllTls {
 
 impl AllTls {
     pub(crate) fn load(config: &Config) -> Result<AllTls, StartError> {
+        let has_authority = config.http_tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+        if has_authority && config.access.certificates == Certificates::Any {
+            tracing::warn!(
+                "every certificate of http.tls_client_ca is an admin's: [access] certificates = \
+                 \"named\" gives each what the token of its name may"
+            );
+        }
         Ok(AllTls {
             nbd: tls(config.nbd_tls.as_ref(), TlsFrontEnd::Nbd)?,
             http: tls(config.http_tls.as_ref(), TlsFrontEnd::Http)?,

@@ -57,9 +57,14 @@ impl Reloading {
 
     /// The configuration that holds, with all of `config` that needs no start.
     fn next(&self, config: &Config) -> Config {
-        // It neither begins nor ends.
-        let tls = |next: &Option<TlsFiles>, now: &Option<TlsFiles>| match next.is_some() {
-            is_some if is_some == now.is_some() => next.clone(),
+        // It neither begins nor ends. Another authority lets in whom `access` has a say about, so
+        // the two change together: at the next start.
+        let has_access = config.access == self.config.access;
+        let tls = |next: &Option<TlsFiles>, now: &Option<TlsFiles>| match (next, now) {
+            (Some(next), Some(now)) if !has_access => {
+                Some(TlsFiles { client_ca: now.client_ca.clone(), ..next.clone() })
+            }
+            (Some(next), Some(_)) => Some(next.clone()),
             _ => now.clone(),
         };
         Config {
@@ -119,11 +124,17 @@ fn differences(one: &Config, other: &Config) -> Vec<&'static str> {
         ("insecure", *insecure != other.insecure),
         ("nbd.listen", (&nbd.unix, &nbd.tcp) != (&other.nbd.unix, &other.nbd.tcp)),
         ("nbd.socket_mode, nbd.socket_group", nbd.access != other.nbd.access),
-        ("nbd.tls_cert (TLS on or off)", *nbd_tls != other.nbd_tls),
+        (
+            "nbd.tls_cert (TLS on or off), nbd.tls_client_ca (with access)",
+            *nbd_tls != other.nbd_tls,
+        ),
         ("nbd.connections_max", *nbd_connections_max != other.nbd_connections_max),
         ("http.listen", (&http.unix, &http.tcp) != (&other.http.unix, &other.http.tcp)),
         ("http.socket_mode, http.socket_group", http.access != other.http.access),
-        ("http.tls_cert (TLS on or off)", *http_tls != other.http_tls),
+        (
+            "http.tls_cert (TLS on or off), http.tls_client_ca (with access)",
+            *http_tls != other.http_tls,
+        ),
         ("iscsi.listen", iscsi.tcp != other.iscsi.tcp),
         ("iscsi.base", *iscsi_base != other.iscsi_base),
         ("iscsi.trusted_networks", *iscsi_trusted != other.iscsi_trusted),

@@ -443,7 +443,7 @@ fn addresses(
         tcp: address(nbd)?,
         tls: config.nbd_tls.is_some(),
         http: address(http)?,
-        http_tls: config.http_tls.is_some(),
+        http_cert: config.http_tls.as_ref().map(|files| files.cert.clone()),
         iscsi: address(iscsi)?.map(|address| (address, Arc::clone(context))),
         nfs: nfs.tcp.iter().map(listen::local_address).collect::<Result<_, _>>()?,
     })

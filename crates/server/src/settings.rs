@@ -114,7 +114,7 @@ pub struct HttpSettings {
     pub tls_cert: Option<PathBuf>,
     /// Its private key, PEM.
     pub tls_key: Option<PathBuf>,
-    /// Certificates that clients' are signed by, PEM; those may show a token instead.
+    /// Authorities that sign clients' certificates, PEM; a client shows a certificate or a token.
     pub tls_client_ca: Option<PathBuf>,
 }
 

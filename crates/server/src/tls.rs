@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem};
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::{CertificateError, RootCertStore, ServerConfig};
 
 /// The TLS of a front end, if it has any.
@@ -22,7 +22,7 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// Its private key, PEM.
     pub key: PathBuf,
-    /// Certificates that clients' are signed by, PEM; without it they are asked for none.
+    /// Authorities that sign clients' certificates, PEM; without it clients are asked for none.
     pub client_ca: Option<PathBuf>,
 }
 
@@ -64,8 +64,13 @@ pub enum TlsError {
         path: PathBuf,
     },
     /// The files do not fit together.
-    #[error("the TLS certificate, key and client CA cannot be used: {0}")]
-    Unfit(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("TLS by {}, its key and the client CA cannot be used: {source}", cert.display())]
+    Unfit {
+        /// The certificate.
+        cert: PathBuf,
+        /// Why.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
 }
 
 impl TlsError {
@@ -94,23 +99,26 @@ pub fn load_tls(files: &TlsFiles, front_end: TlsFrontEnd) -> Result<Arc<ServerCo
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(unfit)?;
+        .map_err(|error| unfit(&files.cert, error))?;
     let builder = match &files.client_ca {
         None => builder.with_no_client_auth(),
         Some(path) => {
             let mut roots = RootCertStore::empty();
             for certificate in certificates(path)? {
-                roots.add(certificate).map_err(unfit)?;
+                roots.add(certificate).map_err(|error| unfit(&files.cert, error))?;
             }
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
             let verifier = match front_end {
                 TlsFrontEnd::Nbd => verifier,
                 TlsFrontEnd::Http => verifier.allow_unauthenticated(),
             };
-            builder.with_client_cert_verifier(verifier.build().map_err(unfit)?)
+            builder.with_client_cert_verifier(
+                verifier.build().map_err(|error| unfit(&files.cert, error))?,
+            )
         }
     };
-    let mut config = builder.with_single_cert(chain, key).map_err(unfit)?;
+    let mut config =
+        builder.with_single_cert(chain, key).map_err(|error| unfit(&files.cert, error))?;
     if front_end == TlsFrontEnd::Http {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
     }
@@ -149,8 +157,16 @@ pub fn untimely(cert: &Path, ahead: Duration) -> Option<String> {
     }
 }
 
-fn unfit(error: impl std::error::Error + Send + Sync + 'static) -> TlsError {
-    TlsError::Unfit(Box::new(error))
+/// Whether the first certificate of a file is good for a server of this name.
+pub(crate) fn has_name(cert: &Path, name: &str) -> bool {
+    let found = certificates(cert).ok().and_then(|all| all.into_iter().next());
+    let (Some(certificate), Ok(name)) = (found, ServerName::try_from(name)) else { return false };
+    ParsedCertificate::try_from(&certificate)
+        .is_ok_and(|parsed| verify_server_name(&parsed, &name).is_ok())
+}
+
+fn unfit(cert: &Path, error: impl std::error::Error + Send + Sync + 'static) -> TlsError {
+    TlsError::Unfit { cert: cert.to_owned(), source: Box::new(error) }
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

@@ -147,7 +147,8 @@ impl Caller {
             who: who.into(),
             from: from.cloned(),
             role: token.spec.role,
-            is_local: false,
+            // Over TCP there is an address.
+            is_local: from.is_none(),
             token: Some(Arc::clone(token)),
         }
     }

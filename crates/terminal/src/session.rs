@@ -9,6 +9,9 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
+/// Tokens of `token create` begin so.
+const TOKEN_PREFIX: &str = "hs1_";
+
 /// The server's address and how to answer.
 #[derive(Debug)]
 pub struct Session {
@@ -120,25 +123,53 @@ impl Session {
     /// A client of the server.
     pub fn client(&self) -> anyhow::Result<Client> {
         let address: ServerAddress = self.server.parse().map_err(Failure::usage)?;
-        let token = match &self.token {
-            None => None,
-            Some(TokenSource::Text(text)) => Some(text.clone()),
-            Some(TokenSource::File(path)) => {
-                let text = std::fs::read_to_string(path);
-                let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-                Some(text.trim().to_owned())
-            }
-        };
-        let address = match token {
+        let address = match self.token(&address)? {
             Some(token) => address.with_token(token),
             None => address,
         };
         let is_tls = matches!(address, ServerAddress::Http { is_tls: true, .. });
+        let is_proved = self.tls.ca.is_some() || self.tls.cert.is_some();
+        if is_proved && !is_tls && !address.is_of_this_machine() {
+            let text = format!("--ca or --cert is given, and {address} has no TLS");
+            let hint = "give it as https://: a token would be sent to whoever answers";
+            return Err(Failure::usage(text).with_hint(hint).into());
+        }
         let client = Client::new(address)?;
-        Ok(match self.tls.files()? {
-            Some(files) if is_tls => client.with_tls(&files)?,
-            _ => client,
+        Ok(match if is_tls { self.tls.files()? } else { None } {
+            Some(files) => client.with_tls(&files)?,
+            None => client,
         })
+    }
+
+    /// The token that is to be shown. One that nobody would look at is an error: whoever gives it
+    /// means to have its rights, and no others.
+    fn token(&self, address: &ServerAddress) -> anyhow::Result<Option<String>> {
+        let (text, what) = match &self.token {
+            None => return Ok(None),
+            Some(TokenSource::Text(text)) => (text.clone(), "the token that is given".to_owned()),
+            Some(TokenSource::File(path)) => {
+                let text = std::fs::read_to_string(path);
+                let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+                (text, format!("the token in {}", path.display()))
+            }
+        };
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(Failure::usage(format!("{what} is empty")).into());
+        }
+        let is_unix = matches!(address, ServerAddress::Unix(..));
+        if is_unix && !text.starts_with(TOKEN_PREFIX) {
+            let text = format!("{what} is none of `token create`: a unix socket takes no other");
+            let hint = "leave it out (--token, --token-file, HINDSIGHT_TOKEN, \
+                        HINDSIGHT_TOKEN_FILE): the server knows there who asks";
+            return Err(Failure::usage(text).with_hint(hint).into());
+        }
+        Ok(Some(text.to_owned()))
+    }
+
+    /// Where the server is, if that can be read.
+    pub fn address(&self) -> Option<ServerAddress> {
+        self.server.parse().ok()
     }
 
     /// Answers a dry run: what would be done as lines of talk, and `answer`, without that, in the

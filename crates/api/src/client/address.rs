@@ -2,6 +2,7 @@
 //! or the same under TLS, `https://host:port`.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -49,6 +50,17 @@ impl ServerAddress {
 /// The default port of the HTTP API.
 const HTTP_PORT: u16 = 9820;
 
+impl ServerAddress {
+    /// Whether nobody between here and there can listen.
+    #[must_use]
+    pub fn is_of_this_machine(&self) -> bool {
+        let ServerAddress::Http { authority, .. } = self else { return true };
+        let host = authority.rsplit_once(':').map_or(&**authority, |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|host| host.is_loopback())
+    }
+}
+
 impl FromStr for ServerAddress {
     type Err = String;
 
@@ -69,10 +81,13 @@ impl FromStr for ServerAddress {
                 None => (rest, None),
             };
             let authority = rest.strip_suffix('/').unwrap_or(rest);
-            let authority = http(authority, text)?;
+            // No error tells the token.
+            let shown = text.split(['?', '#']).next().unwrap_or_default();
+            let authority = http(authority, shown)?;
             return Ok(ServerAddress::Http { authority, is_tls, token });
         }
-        Err(format!("'{text}' is not a server: give unix:/path, or http:// or https://host:port"))
+        let shown = text.split(['?', '#']).next().unwrap_or_default();
+        Err(format!("'{shown}' is not a server: give unix:/path, or http:// or https://host:port"))
     }
 }
 
@@ -86,7 +101,7 @@ fn unix(path: &str, text: &str) -> Result<ServerAddress, String> {
 fn http(authority: &str, text: &str) -> Result<String, String> {
     let wrong = |c: char| c.is_whitespace() || c.is_control() || "/?#@".contains(c);
     if authority.is_empty() || authority.contains(wrong) {
-        return Err(format!("'{text}' is not a server: give http://host:port"));
+        return Err(format!("'{text}' is not a server: give http:// or https://host:port"));
     }
     let after_host = authority.rsplit_once(']').map_or(authority, |(_, rest)| rest);
     let with_port = match after_host.rsplit_once(':') {
@@ -146,6 +161,31 @@ mod tests {
         let unix = parse("unix:/a");
         let shown = unix.clone().with_token("secret".to_owned());
         assert!(shown != unix && !format!("{shown} {shown:?}").contains("secret"), "{shown:?}");
+    }
+
+    #[test]
+    fn a_token_of_an_address_that_is_none_is_not_told() {
+        for text in [
+            "https://a:99999/?token=secret",
+            "http://a//?token=secret",
+            "http://a/#token=secret",
+            "ftp://a/?token=secret",
+        ] {
+            let error = text.parse::<ServerAddress>().expect_err(text);
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_this_machine_are_known() {
+        let is_own = |text: &str| text.parse::<ServerAddress>().expect(text).is_of_this_machine();
+        for text in ["unix:/a", "http://localhost", "http://127.0.0.1:7", "https://[::1]:7"] {
+            assert!(is_own(text), "{text}");
+        }
+        for text in ["http://storage.example", "http://10.0.0.5:9820", "https://localhost.example"]
+        {
+            assert!(!is_own(text), "{text}");
+        }
     }
 
     #[test]

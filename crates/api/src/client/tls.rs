@@ -29,6 +29,8 @@ pub struct ClientTls {
 pub enum Distrust {
     /// No authority is given.
     NoAuthority,
+    /// The host is no name that a certificate could have.
+    NoName,
     /// Another authority has signed its certificate.
     OtherAuthority,
     /// Its certificate has other names.
@@ -51,7 +53,7 @@ impl Distrust {
     /// The exit code of a command that met it.
     pub(super) fn exit_code(self) -> ExitCode {
         match self {
-            Distrust::NoAuthority => ExitCode::Usage,
+            Distrust::NoAuthority | Distrust::NoName => ExitCode::Usage,
             Distrust::Refuses => ExitCode::Refused,
             _ => ExitCode::Failed,
         }
@@ -64,6 +66,7 @@ impl Distrust {
                 "--ca FILE (HINDSIGHT_CA) names the certificate of the authority that signed the \
                  server's; those of the operating system are not looked at"
             }
+            Distrust::NoName => "give it as https://host:port",
             Distrust::OtherAuthority => {
                 "--ca FILE names the certificate of the authority that signed the server's; if \
                  that is the right one, somebody else answers there"
@@ -127,7 +130,8 @@ impl Distrust {
 impl fmt::Display for Distrust {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Distrust::NoAuthority => "is under TLS, and no authority is given to know it by",
+            Distrust::NoAuthority => "needs --ca: the authority that signed its certificate",
+            Distrust::NoName => "has no name that a certificate could have",
             Distrust::OtherAuthority => "shows a certificate that no authority of --ca has signed",
             Distrust::OtherName => "shows a certificate of other names",
             Distrust::Expired => "shows a certificate that has expired",
@@ -135,7 +139,7 @@ impl fmt::Display for Distrust {
             Distrust::IsAuthority => "shows the certificate of an authority, and none of a server",
             Distrust::Plain => "does not speak TLS",
             Distrust::Refuses => "does not take the certificate of this client",
-            Distrust::Other => "and this client do not come to TLS",
+            Distrust::Other => "cannot be talked to: its TLS failed",
         })
     }
 }
@@ -199,7 +203,7 @@ impl Shaking {
         let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let name = ServerName::try_from(host);
-        let name = name.map_err(|error| failed(Distrust::OtherName, &error.to_string()))?;
+        let name = name.map_err(|error| failed(Distrust::NoName, &error.to_string()))?;
         Ok(Shaking { connector: Arc::clone(config).into(), name })
     }
 

@@ -98,16 +98,19 @@ impl Fixture {
         format!("unix:{}", self.path("pool/api.sock").display())
     }
 
-    pub fn run(&self, arguments: &[&str]) -> Ran {
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = hindsight();
         command.args(arguments).env("HINDSIGHT_SERVER", self.server());
-        Ran::of(command.output().expect("run"))
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Ran {
+        Ran::of(self.command(arguments).output().expect("run"))
     }
 
     /// Runs a command that reads `input` from standard input. It may end before it has read all.
     pub fn pipe(&self, arguments: &[&str], input: &[u8]) -> Output {
-        let mut command = hindsight();
-        command.args(arguments).env("HINDSIGHT_SERVER", self.server());
+        let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("spawn");
         let mut stdin = child.stdin.take().expect("piped");

@@ -92,6 +92,10 @@ fn a_server_under_tls_is_known_by_its_authority_and_knows_its_client() {
     assert!(page.out.starts_with(&format!("https://{place}/#token=hs1_")), "{page:?}");
     let page = fixture.ok(&["page"]);
     assert!(page.starts_with(&format!("https://{place}/#token=hs1_")), "{page}");
+    // Over the unix socket a key is of nothing.
+    let mut keyed = fixture.command(&["volume", "list"]);
+    let keyed = Ran::of(keyed.env("HINDSIGHT_KEY", "/nonexistent").output().expect("run"));
+    assert_eq!(keyed.code, 0, "{keyed:?}");
     let told = fixture.run(&["page", "--json"]).json();
     assert!(told["url"].as_str().is_some_and(|url| url.starts_with("https://")), "{told}");
     // A program that a command runs asks the same server.
@@ -113,15 +117,21 @@ fn a_server_that_is_not_to_be_believed_is_told_by_why_and_what_to_do() {
     let (late, late_key) = (path(&fixture, "late-cert.pem"), path(&fixture, "late-key.pem"));
     let (foreign, foreign_key) = (other("server-cert.pem"), other("server-key.pem"));
     let (unread, no_pem) = (other("nowhere.pem"), other("ca-key.pem"));
+    // No address is told that the certificate would not be good for.
+    let page = fixture.ok(&["page"]);
+    assert!(page.starts_with("https://localhost:"), "{page}");
     let plain = Fixture::new();
     let untls = format!("https://{}", plain.http_address().0);
     let unplain = local.replace("https", "http");
+    let (abroad, nameless) = ("http://192.0.2.1:9".to_owned(), "https://a_b..c".to_owned());
     for (server, flags, code, said, hint) in [
-        (&local, &[][..], 2, "no authority is given", "--ca FILE"),
+        (&local, &[][..], 2, "needs --ca", "--ca FILE"),
         (&local, &["--ca", &other("ca-cert.pem")], 1, "no authority of --ca", "somebody else"),
         (&address(&fixture), &["--ca", &ca], 1, "of other names", "subjectAltName"),
         (&untls, &["--ca", &ca], 1, "does not speak TLS", "http://"),
         (&unplain, &["--token", "x"], 2, "this is plain HTTP", "https://"),
+        (&abroad, &["--ca", &ca, "--token", "x"], 2, "has no TLS", "https://"),
+        (&nameless, &["--ca", &ca], 2, "has no name", "https://host:port"),
         (&local, &["--ca", &ca, "--cert", &late, "--key", &late_key], 12, "take the", "expired"),
         (
             &local,

@@ -54,6 +54,18 @@ fn a_token_is_made_into_a_file_of_its_owner_and_used_until_it_is_revoked() {
     assert!(ran.code == 12 && ran.err.contains("token:nightly is keeper"), "{ran:?}");
     assert_eq!(names(fixture.run(&["volume", "list", "--json", "--token-file", file])), ["pg"]);
     assert_eq!(fixture.run(&["volume", "list", "--token-file", "/nonexistent"]).code, 1);
+    // What nobody would look at is not taken for no token.
+    let empty = fixture.path("empty.token");
+    File::create(&empty).expect("made");
+    let empty = empty.to_str().expect("plain");
+    for wrong in [["--token-file", empty], ["--token", ""], ["--token", "garbage"]] {
+        let ran = fixture.run(&[&["volume", "list"], &wrong[..]].concat());
+        assert_eq!(ran.code, 2, "{wrong:?}: {ran:?}");
+    }
+    // A file that the line names counts, and not the variable.
+    let mut command = fixture.command(&["volume", "list", "--json", "--token-file", file]);
+    let ran = Ran::of(command.env("HINDSIGHT_TOKEN", "hs1_other").output().expect("run"));
+    assert_eq!(names(ran), ["pg"]);
 
     assert_eq!(fixture.run(&["token", "revoke", "nightly", "--dry-run"]).code, 0);
     assert_eq!(over_tcp(&fixture, &token, &["volume", "list"]).code, 0);

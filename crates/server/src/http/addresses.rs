@@ -9,6 +9,7 @@ use volume::{TargetInfo, UnitInfo, Volume};
 
 use super::convert::{iscsi_access, time};
 use crate::iscsi::IscsiContext;
+use crate::tls::has_name;
 
 /// Where clients connect, for the URIs in answers.
 #[derive(Clone, Debug, Default)]
@@ -17,9 +18,9 @@ pub(crate) struct Addresses {
     pub(crate) tcp: Option<SocketAddr>,
     /// Whether the TCP listener demands TLS; the unix socket is its owner's alone and never does.
     pub(crate) tls: bool,
-    /// Where HTTP is served over TCP, and whether by TLS.
+    /// Where HTTP is served over TCP, and under TLS the server's certificate.
     pub(crate) http: Option<SocketAddr>,
-    pub(crate) http_tls: bool,
+    pub(crate) http_cert: Option<PathBuf>,
     /// Where iSCSI is served, if it is, and what its targets are called.
     pub(crate) iscsi: Option<(SocketAddr, Arc<IscsiContext>)>,
     /// Where NFS is served.
@@ -39,10 +40,16 @@ impl Addresses {
         Some(format!("{scheme}://{}/{volume}", here(self.tcp?)))
     }
 
-    /// Where the web page is, for a browser on this machine.
+    /// Where the web page is, for a browser on this machine; none where the certificate has no name
+    /// that this machine knows of itself.
     pub(super) fn page(&self) -> Option<String> {
-        let scheme = if self.http_tls { "https" } else { "http" };
-        Some(format!("{scheme}://{}/", here(self.http?)))
+        let here = here(self.http?);
+        let Some(cert) = &self.http_cert else { return Some(format!("http://{here}/")) };
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let names = [here.ip().to_string(), "localhost".to_owned(), host];
+        let name = names.into_iter().find(|name| has_name(cert, name))?;
+        let name = if name.contains(':') { format!("[{name}]") } else { name };
+        Some(format!("https://{name}:{}/", here.port()))
     }
 
     pub(super) fn iscsi_name(&self, volume: &str) -> Option<String> {

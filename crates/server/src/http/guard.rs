@@ -16,11 +16,13 @@ use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use env::{Clock, RealClock};
+use rustls::ServerConfig;
 use volume::Token;
 
 use super::answer::Refusal;
 use super::context::Context;
 use super::{page, queries, rights};
+use crate::tls::Tls;
 use crate::token::Token as PoolToken;
 use crate::who::bearer::{self, PREFIX};
 use crate::who::guesses::Guesses;
@@ -49,9 +51,29 @@ pub(crate) enum Peer {
     Tcp(SocketAddr, Arc<str>, Option<ShownCertificate>),
 }
 
-/// The common name of a certificate that TLS has verified, if it has one.
+impl Peer {
+    /// The same with the TLS of now, and whether it is: since certificates were loaded again, that
+    /// of a client on an open connection proves nothing, as its authority may be another.
+    pub(crate) fn as_of(&self, now: &Tls) -> (Peer, bool) {
+        match self {
+            Peer::Tcp(address, text, Some(shown))
+                if !now.as_ref().is_some_and(|now| Arc::ptr_eq(now, &shown.by)) =>
+            {
+                (Peer::Tcp(*address, Arc::clone(text), None), false)
+            }
+            peer => (peer.clone(), true),
+        }
+    }
+}
+
+/// A certificate that TLS has verified.
 #[derive(Clone, Debug)]
-pub(crate) struct ShownCertificate(pub(crate) Option<Arc<str>>);
+pub(crate) struct ShownCertificate {
+    /// Its common name, if it has one.
+    pub(crate) name: Option<Arc<str>>,
+    /// The TLS that verified it.
+    pub(crate) by: Arc<ServerConfig>,
+}
 
 /// The state of a guard: the door it stands at, and what is shown there.
 #[derive(Clone)]
@@ -154,9 +176,14 @@ impl Guard {
         // Addresses stand in histories and logs of proxies: only the pool's own token is taken
         // from one, as `serve` prints it.
         let Some(shown) = in_header else {
+            let has_header = headers.contains_key(AUTHORIZATION);
             return match (in_query, peer) {
                 (Some(_), _) => Err(Failed::Wrong("the token in the address is not the pool's")),
-                (None, Peer::Tcp(_, from, Some(shown))) => self.certified(shown, from),
+                // A caller who means to show a token, and shows none, is not taken for a
+                // certificate.
+                (None, Peer::Tcp(_, from, Some(shown))) if !has_header => {
+                    self.certified(shown, from)
+                }
                 (None, _) => Err(Failed::Nothing),
             };
         };
@@ -193,7 +220,7 @@ impl Guard {
 
     /// The caller with a certificate, by the same rules as over NBD.
     fn certified(&self, shown: &ShownCertificate, from: &Arc<str>) -> Result<Caller, Failed> {
-        let name = shown.0.as_deref();
+        let name = shown.name.as_deref();
         let named = |name: &str| {
             token_named(self.context.pool(), name).inspect(|token| self.note_use(token))
         };
@@ -222,7 +249,8 @@ impl Guard {
             }
             // The authority knows it, so it is no guess.
             Failed::Unnamed(why) => {
-                tracing::info!(?peer, why, "unauthorized");
+                let from = if let Peer::Tcp(_, text, _) = peer { &**text } else { "" };
+                tracing::info!(from, why, "a certificate was not let in");
                 return unauthorized(&why).into_response();
             }
             Failed::Wrong(why) => why.to_owned(),

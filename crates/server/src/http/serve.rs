@@ -1,8 +1,9 @@
 //! Connections of the HTTP API: accepted, bounded in number and time, drained at stop.
 //!
-//! With TLS a handshake comes first: it has its connection's place, and as long as a request's
-//! head. A client that speaks HTTP without it is told so, and a silent one is closed.
+//! With TLS a handshake comes first: it counts as a connection, and may take 10 s. A client that
+//! speaks HTTP without it is told so, and a silent one is closed.
 
+use std::convert::Infallible;
 use std::future::pending;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -14,6 +15,7 @@ use api::{PROBLEM_MEDIA_TYPE, Problem, ProblemKind};
 use env::{Rank, RankedMutex, RankedRwLock};
 use hyper::Request;
 use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -47,8 +49,10 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The first byte of every client that speaks TLS: a record of the handshake.
 const TLS_HANDSHAKE: u8 = 22;
+/// How long a handshake may take.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// Most bytes that are taken of a client that has been refused, so that it reads why.
-const PARTING_BYTES_MAX: u64 = 64 << 10;
+const PARTING_BYTES_MAX: u64 = 64 << 20;
 /// How long it may take to do so.
 const PARTING_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -243,17 +247,20 @@ impl Accepting {
         };
         let accepting = self.clone();
         tokio::spawn(async move {
-            let shaken = tokio::time::timeout(accepting.patience.0, shake(stream, tls.into()));
-            match shaken.await {
+            let patience = accepting.patience.0.min(HANDSHAKE_PATIENCE);
+            let acceptor = Arc::clone(&tls).into();
+            match tokio::time::timeout(patience, shake(stream, acceptor)).await {
                 Ok(Ok(Some(stream))) => {
                     let shown = stream.get_ref().1.peer_certificates();
                     let shown = shown.and_then(|all| all.first());
-                    let shown = shown.map(|one| ShownCertificate(common_name(one).map(Arc::from)));
+                    let name = |one| common_name(one).map(Arc::from);
+                    let shown = shown.map(|one| ShownCertificate { name: name(one), by: tls });
                     accepting.serve(stream, Peer::Tcp(address, text, shown), place);
                 }
                 Ok(Ok(None)) => {}
-                Ok(Err(error)) => tracing::info!(client = &*text, %error, "no TLS over HTTP"),
-                Err(_) => tracing::info!(client = &*text, "no TLS over HTTP: it said nothing"),
+                // Every caller who reaches the address could fill a log with these.
+                Ok(Err(error)) => tracing::debug!(from = &*text, %error, "no handshake of TLS"),
+                Err(_) => tracing::debug!(from = &*text, "a handshake of TLS did not end in time"),
             }
         });
     }
@@ -264,12 +271,21 @@ impl Accepting {
         peer: Peer,
         place: Place,
     ) {
-        let patience = self.patience;
+        let (patience, tls) = (self.patience, Arc::clone(&self.tls));
         let service = TowerToHyperService::new(self.router.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(peer.clone());
+            let (now, is_same) = peer.as_of(&tls.read());
+            request.extensions_mut().insert(now);
             request.extensions_mut().insert(patience);
-            service.call(request)
+            let answer = service.call(request);
+            async move {
+                let mut answer = answer.await?;
+                if !is_same {
+                    // The client shakes hands again.
+                    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                }
+                Ok::<_, Infallible>(answer)
+            }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())

@@ -1,10 +1,10 @@
 //! HTTP under TLS: who is let in by which certificate, and who is not, by curl.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use api::ListQuery;
@@ -97,8 +97,10 @@ fn a_certificate_may_what_the_token_of_its_name_may_unless_a_token_is_shown() {
     assert_eq!(status(shown(&fixture, "nobody", "/healthz", &[])), 200);
     // A token that is shown is what counts, also a wrong one.
     assert_eq!(status(shown(&fixture, "nobody", VOLUMES, &pools)), 200);
-    let wrong = ["-H", "Authorization: Bearer wrong"];
-    assert_eq!(status(shown(&fixture, "keeper", VOLUMES, &wrong)), 401);
+    for wrong in ["Bearer wrong", "Bearer ", "hs1_x", "Token hs1_z", "Bearer\ths1_z"] {
+        let wrong = ["-H", &format!("Authorization: {wrong}")];
+        assert_eq!(status(shown(&fixture, "keeper", VOLUMES, &wrong)), 401, "{wrong:?}");
+    }
     assert_eq!(status(shown(&fixture, "keeper", &format!("{VOLUMES}?token=wrong"), &[])), 401);
     assert_eq!(status(curl(&fixture, dir, VOLUMES, &pools)), 200);
     assert_eq!(status(curl(&fixture, dir, VOLUMES, &[])), 401);
@@ -114,6 +116,70 @@ fn a_certificate_may_what_the_token_of_its_name_may_unless_a_token_is_shown() {
 
     fixture.client.revoke_token("keeper").expect("revoked");
     assert_eq!(status(shown(&fixture, "keeper", VOLUMES, &[])), 401);
+}
+
+#[test]
+fn another_authority_comes_with_another_rule_or_not_before_the_next_start() {
+    let mut fixture = Fixture::with(|settings, dir| {
+        certificates(dir, &["anyone"]);
+        tls(settings, dir, "any");
+        settings.http.tls_client_ca = None;
+    });
+    fixture.client.create_volume(&new_volume("pg", 1 << 20)).expect("made");
+    let dir = fixture.dir.path().to_owned();
+    let config = |rule: &str| {
+        let mut settings = settings(&dir.join("pool"));
+        tls(&mut settings, &dir, rule);
+        Config::from_settings(settings).expect("config")
+    };
+    let mut reload = |rule: &str| {
+        let server = fixture.server.as_mut().expect("running");
+        server.reload(&config(rule)).expect("loaded")
+    };
+    // With the rule that says whom the authority lets in, it waits.
+    assert!(reload("named").iter().any(|setting| setting.contains("tls_client_ca")));
+    let asked = shown(&fixture, "anyone", VOLUMES, &[]);
+    assert_eq!(status(asked), 401, "nobody's certificate is asked for");
+}
+
+#[test]
+fn a_certificate_on_an_open_connection_ends_with_what_let_it_in() {
+    let mut fixture = fixture(&["anyone"], "any");
+    let dir = fixture.dir.path().to_owned();
+    let address = fixture.http_address().0;
+    let mut client = Command::new("openssl");
+    client.args(["s_client", "-quiet", "-connect", address, "-CAfile"]);
+    client.arg(dir.join("ca-cert.pem")).arg("-cert").arg(dir.join("anyone/client-cert.pem"));
+    client.arg("-key").arg(dir.join("anyone/client-key.pem"));
+    let client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut client = client.spawn().expect("openssl: scripts/install-packages test");
+    let (mut to, from) = (client.stdin.take().expect("piped"), client.stdout.take());
+    let mut from = BufReader::new(from.expect("piped"));
+    let mut ask = || {
+        to.write_all(b"GET /api/v1/server HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
+        let mut head = Vec::new();
+        loop {
+            let mut line = String::new();
+            from.read_line(&mut line).expect("a line");
+            match line.trim() {
+                "" => break,
+                line => head.push(line.to_lowercase()),
+            }
+        }
+        let length = head.iter().find_map(|line| line.strip_prefix("content-length: "));
+        let mut body = vec![0; length.expect("a length").parse().expect("a number")];
+        from.read_exact(&mut body).expect("a body");
+        head
+    };
+    assert!(ask()[0].contains("200"));
+    let mut settings = settings(&dir.join("pool"));
+    tls(&mut settings, &dir, "any");
+    let config = Config::from_settings(settings).expect("config");
+    fixture.server.as_mut().expect("running").reload(&config).expect("loaded");
+    let head = ask();
+    assert!(head[0].contains("401") && head.contains(&"connection: close".to_owned()), "{head:?}");
+    client.kill().expect("ended");
+    client.wait().expect("waited for");
 }
 
 #[test]
@@ -253,6 +319,6 @@ fn a_reload_takes_new_certificates_and_a_bad_pair_leaves_the_old_one() {
         };
     });
     let waits = reload(&mut fixture, &plain).expect("loaded");
-    assert_eq!(waits, ["http.tls_cert (TLS on or off)"]);
+    assert!(waits.len() == 1 && waits[0].starts_with("http.tls_cert (TLS on or off)"), "{waits:?}");
     assert_eq!(status(asked(&fixture)), 200);
 }

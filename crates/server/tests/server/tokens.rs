@@ -121,7 +121,7 @@ fn wrong_tokens_are_counted_told_of_and_hold_up_no_right_one() {
 }
 
 /// An answer over the unix socket to whoever shows a token there.
-fn over_unix(fixture: &Fixture, method: &str, path: &str, token: &str) -> String {
+pub fn over_unix(fixture: &Fixture, method: &str, path: &str, token: &str) -> String {
     let socket = fixture.dir.path().join("pool/api.sock");
     let mut stream = UnixStream::connect(socket).expect("connect");
     let head = format!(
