@@ -17,8 +17,9 @@ use crate::{
     GroupReverted, GroupVersion, GrowPool, History, HistoryQuery, ImportVolume, IscsiAccess,
     IscsiTarget, Job, ListQuery, MadeTarget, Mark, MemberResolved, Model, ModelQuery, OpenFiles,
     Pool, Problem, Pruned, Range, RangeQuery, RecordQuery, Rename, Renamed, ReplaceMember,
-    Resolved, Revert, Reverted, Schedule, Scrub, Server, SetSchedule, SetScrub, Share, Spare,
-    Timeline, TimelineQuery, Undelete, Verification, Verify, Version, Volume, VolumeSpace,
+    Resolved, Revert, Reverted, Schedule, Scrub, Server, SetSchedule, SetScrub, SetWatch, Share,
+    Spare, Timeline, TimelineQuery, Undelete, Verification, Verify, Version, Volume, VolumeSpace,
+    Watch,
 };
 
 mod address;
@@ -504,6 +505,21 @@ impl Client {
     /// Has a check look at a moment.
     pub fn verify(&self, name: &str, body: &Verify) -> Result<Verification> {
         self.post(&volume(name).part("verifications"), body)
+    }
+
+    /// The watch over a volume, and its alarms.
+    pub fn watch(&self, name: &str) -> Result<Watch> {
+        self.get(&volume(name).part("watch"))
+    }
+
+    /// Has a volume watched.
+    pub fn set_watch(&self, name: &str, body: &SetWatch) -> Result<Watch> {
+        self.call(Method::PUT, &volume(name).part("watch"), Some(body))
+    }
+
+    /// Has a volume watched no more.
+    pub fn remove_watch(&self, name: &str) -> Result<()> {
+        self.delete(&volume(name).part("watch"))
     }
 
     /// Deletes a mark.

@@ -22,6 +22,7 @@ mod tokens;
 mod trash;
 mod types;
 mod verification;
+mod watch;
 
 pub use client::{Client, ClientError, ClientTls, Distrust, Page, ServerAddress, TlsFileError};
 pub use dry_run::Would;
@@ -66,6 +67,7 @@ pub use types::{
 };
 pub use units::Granularity;
 pub use verification::{Verification, Verify};
+pub use watch::{SensitivityName, SetWatch, Watch, WatchAlarm};
 
 /// The OpenAPI 3.1 document of the API, as served at `/api/v1/openapi.json`.
 pub const OPENAPI_JSON: &str = include_str!("../openapi.json");

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::space::{Growth, Sacrifice};
-use crate::{Granularity, SpanInput, Time, Would};
+use crate::{Granularity, SensitivityName, SpanInput, Time, Would};
 
 /// A seq with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -108,6 +108,9 @@ pub struct Volume {
     /// same, and say `quiesce-failed`.
     #[serde(default)]
     pub hook_known: bool,
+    /// How soon the watch over it gives an alarm; not there where nothing watches it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch: Option<SensitivityName>,
     /// The oldest moment that can be opened by time.
     pub oldest: Stamp,
     /// The present.

@@ -53,6 +53,7 @@ mod trash;
 mod version;
 mod volume;
 mod volume_text;
+mod watch;
 
 use terminal::{failure, nbd, output, session};
 
@@ -135,6 +136,9 @@ enum Command {
     /// The check is `verify` of a hook, run by the server on a scratch clone; its verdict is kept
     /// with the moment. Exit status: 0 good, 1 bad, 3 it could not tell or did not come to an end.
     Prove(prove::Args),
+    /// Watches: alarms when much of a volume is written over with what looks random, or zeros.
+    #[command(subcommand)]
+    Watch(watch::Verb),
     /// The pool: status, audit log, offline inspection and rebuilding.
     #[command(subcommand)]
     Pool(pool::Verb),
@@ -206,6 +210,7 @@ fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
         Command::Unmount(args) => mount::unmount(&args),
         Command::Bisect(args) => bisect::run(&session, &args),
         Command::Prove(args) => prove::run(&session, &args),
+        Command::Watch(verb) => watch::run(&session, &verb),
         Command::Pool(verb) => pool::run(&session, verb),
         Command::Doctor(args) => doctor::run(&session, &args),
         Command::Trace(verb) => trace::run(&session, verb),

@@ -146,6 +146,7 @@ pub fn show(volume: &Volume) -> String {
         ("created", volume.created.to_string()),
     ];
     shown.extend(volume.hook.iter().map(|hook| ("hook", show_hook(hook, volume.hook_known))));
+    shown.extend(volume.watch.iter().map(|how| ("watched", how.to_string())));
     shown.extend(volume.grace.iter().map(|grace| ("grace", show_grace(grace))));
     if let Some(until) = &volume.scratch_until {
         shown.push(("scratch until", until.to_string()));

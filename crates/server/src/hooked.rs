@@ -13,6 +13,7 @@ use volume::{Consistency, PlannedHook, Pool};
 
 use crate::hooks::Hooks;
 use crate::proving::{Proving, Wanted};
+use crate::watching::Watching;
 use crate::{Attachments, StartError, scratch};
 
 /// How often schedules are looked at.
@@ -29,6 +30,8 @@ pub(crate) struct Hooked {
     thread: JoinHandle<()>,
     /// The thread of checks.
     proving: (Arc<Proving>, JoinHandle<()>),
+    /// The thread of watches.
+    watching: (Arc<Watching>, JoinHandle<()>),
 }
 
 impl Hooked {
@@ -37,10 +40,12 @@ impl Hooked {
         pool: &Arc<Pool>,
         hooks: &Arc<Hooks>,
         attachments: &Arc<Attachments>,
-        proving: &Arc<Proving>,
+        (proving, watching): (&Arc<Proving>, &Arc<Watching>),
     ) -> Result<Hooked, StartError> {
         let checks = proving.start(pool, attachments)?;
         let proving = (Arc::clone(proving), checks);
+        let looks = watching.start(pool)?;
+        let watching = (Arc::clone(watching), looks);
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let (told, pool, hooks) = (Arc::clone(&stop), Arc::clone(pool), Arc::clone(hooks));
         let (attachments, checks) = (Arc::clone(attachments), Arc::clone(&proving.0));
@@ -48,7 +53,7 @@ impl Hooked {
             .name("hooked".to_owned())
             .spawn(move || run(&pool, &hooks, (&attachments, &checks), &told))
             .map_err(StartError::Thread)?;
-        Ok(Hooked { stop, thread, proving })
+        Ok(Hooked { stop, thread, proving, watching })
     }
 
     /// Ends the proof that runs, while its clone is still served: what it says later is not heard.
@@ -61,6 +66,7 @@ impl Hooked {
         *self.stop.0.lock() = true;
         self.stop.1.notify_all();
         self.proving.0.stop(self.proving.1);
+        self.watching.0.stop(self.watching.1);
         if self.thread.join().is_err() {
             tracing::error!("the thread of scheduled captures with hooks panicked");
         }

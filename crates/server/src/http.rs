@@ -47,6 +47,7 @@ mod upload;
 mod verifications;
 mod versions;
 mod volumes;
+mod watch;
 
 pub(crate) use addresses::Addresses;
 pub(crate) use ask::Patience;

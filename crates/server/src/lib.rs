@@ -44,6 +44,7 @@ mod taps;
 pub mod tls;
 mod token;
 mod told;
+mod watching;
 mod who;
 mod write_memory;
 

@@ -192,6 +192,9 @@ const VOLUME_METRICS: &[VolumeMetric] = &[
     gauge("verified_time_seconds", "The newest moment found good; 0 for none", |v| {
         v.proved_good.map_or(0, |time| time.as_nanos() / 1_000_000_000)
     }),
+    gauge("watch_alarm_time_seconds", "The last alarm of its watch; 0 for none", |v| {
+        v.alarmed.map_or(0, |time| time.as_nanos() / 1_000_000_000)
+    }),
     gauge("deferred_bytes", "Bytes whose places wait for their window's end", |v| v.deferred_bytes),
     gauge("time_ahead_seconds", "How far the time of the last write is ahead of the clock", |v| {
         v.time_ahead_ns / 1_000_000_000

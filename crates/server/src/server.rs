@@ -146,8 +146,8 @@ impl Server {
                 return Err(error);
             }
         };
-        let hooked = match Hooked::start(&pool, &hooks, &nbd_context.attachments, context.proving())
-        {
+        let looks = (context.proving(), context.watching());
+        let hooked = match Hooked::start(&pool, &hooks, &nbd_context.attachments, looks) {
             Ok(hooked) => hooked,
             Err(error) => {
                 data.stop();
@@ -400,6 +400,7 @@ fn http_context(
         taps: Arc::clone(&nbd.taps),
         meters: Arc::clone(&nbd.meters),
         hooks: Arc::clone(hooks),
+        watching: Arc::default(),
         proving: Proving::new(hooks, (config.nbd.unix.clone(), config.http.unix.clone())),
         no_space: Arc::clone(no_space),
         shares: Arc::clone(nfs.shares()),

@@ -37,10 +37,11 @@ pub use copies::Told;
 use guard::guarded;
 pub use guard::panic_becomes_error;
 pub use records::{
-    CompactionRecord, ConversionRecord, EventRecord, GraceRecord, GroupRecord, GroupVersionRecord,
-    MarkRecord, ProofRecord, RunRecord, Sample, ScheduleRecord, ScheduledRecord, ScrubPhase,
-    ScrubRecord, ScrubScheduleRecord, SegmentRecord, SourceRecord, TargetRecord, TimelineRecord,
-    TokenRecord, TrashRecord, UnitRecord, VersionRecord, VolumeRecord,
+    AlarmRecord, CompactionRecord, ConversionRecord, EventRecord, GraceRecord, GroupRecord,
+    GroupVersionRecord, MarkRecord, ProofRecord, RunRecord, Sample, ScheduleRecord,
+    ScheduledRecord, ScrubPhase, ScrubRecord, ScrubScheduleRecord, SegmentRecord, SourceRecord,
+    TargetRecord, TimelineRecord, TokenRecord, TrashRecord, UnitRecord, VersionRecord,
+    VolumeRecord, WatchRecord,
 };
 use tables::{Form, Table};
 

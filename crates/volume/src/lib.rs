@@ -30,6 +30,7 @@ pub use host::RoomWait;
 pub use jobs::rates::{RATE_BYTES_MIN, RateChange, Rates};
 pub use jobs::scrub_plan::progress::Scrubs;
 pub use past::groups::GroupMoment;
+pub use past::written_over::WrittenOver;
 pub use pool::handle::Pool;
 pub use pool::layout::read_superblock;
 pub use pool::targets::{TargetChange, TargetInfo, UnitInfo, UnitSpec, UnitsSpec};
@@ -53,15 +54,15 @@ pub use write::whole::Whole;
 pub use error::{Error, ErrorKind, Result};
 pub use history::{IoCount, IoKind};
 pub use types::{
-    Access, AccessChange, AgeBytes, Allowed, Architecture, AuditRecord, Bucket, Budget,
-    CacheChange, CacheInfo, CacheSetting, CacheUse, Compaction, CompactionInfo, CompactionState,
-    Consistency, ConversionInfo, Credential, DedupInfo, DeletedVolume, Deletion, Dependants,
-    DiffPage, Encoding, EncodingChange, EncodingInfo, EncodingSetting, Event, Extent, GraceInfo,
-    Grant, Granularity, Growth, Heat, HistoryPage, Holder, ImportInfo, ImportSpec, KeptFor, Mark,
-    Metadata, PastAccess, PoolSpace, PoolStatus, Proof, Range, Resolved, RevertReport, SHARE_BYTES,
-    Sacrifice, ScrubInfo, ScrubState, Secret, SettlePhase, Settling, ShareChange, ShareSetting,
-    Squash, Stamp, TimelineColumns, Verdict, Version, VersionPage, VolumeChange, VolumeCounters,
-    VolumeInfo, VolumeSpace, VolumeSpec, WriteOp,
+    Access, AccessChange, AgeBytes, Alarm, AlarmKind, Allowed, Architecture, AuditRecord, Bucket,
+    Budget, CacheChange, CacheInfo, CacheSetting, CacheUse, Compaction, CompactionInfo,
+    CompactionState, Consistency, ConversionInfo, Credential, DedupInfo, DeletedVolume, Deletion,
+    Dependants, DiffPage, Encoding, EncodingChange, EncodingInfo, EncodingSetting, Event, Extent,
+    GraceInfo, Grant, Granularity, Growth, Heat, HistoryPage, Holder, ImportInfo, ImportSpec,
+    KeptFor, Mark, Metadata, PastAccess, PoolSpace, PoolStatus, Proof, Range, Resolved,
+    RevertReport, SHARE_BYTES, Sacrifice, ScrubInfo, ScrubState, Secret, SettlePhase, Settling,
+    ShareChange, ShareSetting, Squash, Stamp, TimelineColumns, Verdict, Version, VersionPage,
+    VolumeChange, VolumeCounters, VolumeInfo, VolumeSpace, VolumeSpec, WatchInfo, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

@@ -12,3 +12,4 @@ pub mod lineage;
 pub mod resolve;
 pub mod revert;
 pub mod timeline;
+pub mod written_over;

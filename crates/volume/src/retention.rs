@@ -22,6 +22,7 @@ pub mod stand_still;
 pub mod trash;
 pub mod versions;
 pub mod visibility;
+pub mod watch;
 
 use std::ops::Deref;
 

@@ -1,6 +1,7 @@
 //! Values that go in and out of pools and volumes.
 
 mod access;
+mod alarm;
 mod proof;
 mod settings;
 mod share;
@@ -12,9 +13,10 @@ use std::sync::Arc;
 
 use history::IoCount;
 use serde::{Deserialize, Serialize};
-use units::{MapExtent, Seq, WallTime};
+use units::{MapExtent, Sensitivity, Seq, WallTime};
 
 pub use access::{Access, AccessChange, Credential, Secret};
+pub use alarm::AlarmKind;
 pub use proof::Verdict;
 pub use settings::{
     Architecture, CacheChange, CacheSetting, Encoding, EncodingChange, EncodingSetting,
@@ -196,6 +198,32 @@ pub struct Proof {
     pub said: String,
 }
 
+/// A watch over what is written over on a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchInfo {
+    /// How soon it gives an alarm.
+    pub sensitivity: Sensitivity,
+    /// Its alarms, in the order in which they were given.
+    pub alarms: Vec<Alarm>,
+}
+
+/// An alarm of a watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alarm {
+    /// The mark at the moment before it began.
+    pub mark: String,
+    /// That moment.
+    pub at: Stamp,
+    /// When it was given.
+    pub given: WallTime,
+    /// The cause.
+    pub kind: AlarmKind,
+    /// Bytes of it that were found by then.
+    pub bytes: u64,
+    /// Whether the mark is there and holds the moment.
+    pub is_held: bool,
+}
+
 /// A volume as it stands.
 #[derive(Clone, Debug)]
 pub struct VolumeInfo {
@@ -247,6 +275,10 @@ pub struct VolumeInfo {
     pub created: WallTime,
     /// The volume and seq it was cloned from.
     pub cloned_from: Option<(String, Seq)>,
+    /// How soon the watch over it gives an alarm, if there is one.
+    pub watch: Option<Sensitivity>,
+    /// When that gave the last alarm.
+    pub alarmed: Option<WallTime>,
     /// The newest moment that a check found good.
     pub proved_good: Option<WallTime>,
     /// From when on it may go by itself, if it is a scratch clone.

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use units::{BLOCK_BYTES, Seq, WallTime};
 
 use crate::Result;
+use crate::catalogue::WatchRecord;
 use crate::retention::Retention;
 use crate::types::{VolumeCounters, VolumeInfo};
 
@@ -81,6 +82,8 @@ impl Volume {
             oldest,
             latest,
             created: WallTime::from_nanos(record.created_ns),
+            watch: record.watch.as_ref().map(|watch| watch.sensitivity),
+            alarmed: record.watch.as_ref().and_then(WatchRecord::alarmed),
             proved_good: self.proved_good(),
             scratch_until: record.scratch_until_ns.map(WallTime::from_nanos),
             cloned_from: record.cloned_from.map(|(name, seq)| (name, Seq(seq))),

@@ -61,6 +61,7 @@ pages! {
     what_the_page_of_the_laboratory_shows_is_so: "docs/lab.md",
     what_the_page_of_operations_shows_is_so: "docs/operations.md",
     what_the_page_of_proofs_shows_is_so: "docs/prove.md",
+    what_the_page_of_watches_shows_is_so: "docs/watch.md",
     what_the_page_of_the_web_page_shows_is_so: "docs/page.md",
     what_the_page_of_safety_shows_is_so: "docs/safety.md",
 }

@@ -1,6 +1,8 @@
 //! What the server says of itself, its pool, its volumes and their schedules.
 
-use api::{Client, ClientError, ListQuery, Member, Pool, Schedule, Server, Time, Volume};
+use api::{
+    Client, ClientError, ListQuery, Member, Pool, Schedule, Server, Time, Volume, WatchAlarm,
+};
 
 use super::report::{Level, Report};
 
@@ -17,17 +19,28 @@ pub struct Served {
     pub pool: Pool,
     pub volumes: Vec<Volume>,
     pub schedules: Vec<Schedule>,
+    /// The last alarm of each volume's watch whose mark is still there.
+    pub alarms: Vec<(String, WatchAlarm)>,
     /// When the pool was made, as its audit log says.
     pub made: Option<Time>,
 }
 
 pub fn ask(client: &Client) -> Result<Served, ClientError> {
     let first = client.audit(&ListQuery { limit: Some(1), ..ListQuery::default() })?;
+    let volumes = client.volumes()?;
+    let mut alarms = Vec::new();
+    for volume in volumes.iter().filter(|volume| volume.watch.is_some()) {
+        // One that is watched no more by now has none.
+        let all = client.watch(&volume.name).map_or(Vec::new(), |watch| watch.alarms);
+        let held = all.into_iter().find(|alarm| alarm.held);
+        alarms.extend(held.map(|alarm| (volume.name.clone(), alarm)));
+    }
     Ok(Served {
         server: client.server()?,
         pool: client.pool()?,
-        volumes: client.volumes()?,
+        volumes,
         schedules: client.schedules()?,
+        alarms,
         made: first.entries.first().map(|record| record.time),
     })
 }
@@ -37,6 +50,7 @@ pub fn look(served: &Served, report: &mut Report) {
     look_at_data(&served.pool, report);
     look_at_scrub(served, report);
     served.volumes.iter().for_each(|volume| look_at_volume(volume, report));
+    served.alarms.iter().for_each(|(volume, alarm)| look_at_alarm(volume, alarm, report));
     served.schedules.iter().for_each(|schedule| look_at_schedule(schedule, report));
     look_at_doors(&served.server, report);
 }
@@ -141,6 +155,19 @@ fn look_at_scrub(served: &Served, report: &mut Report) {
     };
     let why = "blocks that nobody reads rot unseen, until the copy that was right is gone, too";
     report.find(("scrub", Level::Warning), what, why, "hindsight pool scrub --every 30d");
+}
+
+fn look_at_alarm(name: &str, alarm: &WatchAlarm, report: &mut Report) {
+    let WatchAlarm { kind, given, mark, .. } = alarm;
+    report.find(
+        ("watch", Level::Critical),
+        format!("much of {name} was {kind} in a short time: the alarm of {given}"),
+        format!("ransomware does so, and some mistakes; mark {mark} holds the moment before"),
+        format!(
+            "hindsight diff {name}@mark:{mark} {name}; when it is settled: hindsight mark delete \
+             {name} {mark}"
+        ),
+    );
 }
 
 fn look_at_volume(volume: &Volume, report: &mut Report) {

@@ -47,6 +47,7 @@ fn healthy() -> Served {
         pool: serde_json::from_str(pool).expect("a pool"),
         volumes: Vec::new(),
         schedules: Vec::new(),
+        alarms: Vec::new(),
         made: Some(day(0)),
     }
 }
@@ -136,6 +137,15 @@ fn a_pool_that_fills_is_a_warning_and_a_full_one_is_critical() {
     };
     assert_eq!(full(75), [("space", Level::Warning)]);
     assert_eq!(full(95), [("space", Level::Critical)]);
+}
+
+#[test]
+fn an_alarm_whose_mark_is_there_is_critical() {
+    let alarm = r#"{"given":"2026-01-01T00:00:00Z","kind":"wiped","bytes":1,"mark":"watch-1",
+        "seq":1,"time":"2026-01-01T00:00:00Z","held":true}"#;
+    let alarm = serde_json::from_str(alarm).expect("an alarm");
+    let alarms = vec![("pg".to_owned(), alarm)];
+    assert_eq!(found(|s| s.alarms.clone_from(&alarms)), [("watch", Level::Critical)]);
 }
 
 /// The answer about a volume with nothing wrong.

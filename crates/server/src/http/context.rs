@@ -23,6 +23,7 @@ use crate::metrics::Metrics;
 use crate::nfs::Shares;
 use crate::proving::Proving;
 use crate::taps::Taps;
+use crate::watching::Watching;
 use crate::who::{self, AccessConfig, Caller};
 
 /// Entries in a page, unless fewer are asked for; and at most.
@@ -39,6 +40,7 @@ pub(crate) struct Watch {
     pub(crate) meters: Arc<Meters>,
     pub(crate) hooks: Arc<Hooks>,
     pub(crate) proving: Arc<Proving>,
+    pub(crate) watching: Arc<Watching>,
     pub(crate) no_space: Arc<NoSpace>,
     pub(crate) shares: Arc<Shares>,
     pub(crate) intercepts: Arc<Intercepts>,
@@ -105,6 +107,11 @@ impl Context {
     /// The checks of moments.
     pub(crate) fn proving(&self) -> &Arc<Proving> {
         &self.0.watch.proving
+    }
+
+    /// The watches over volumes.
+    pub(crate) fn watching(&self) -> &Arc<Watching> {
+        &self.0.watch.watching
     }
 
     /// The shares that are open.

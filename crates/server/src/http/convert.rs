@@ -67,6 +67,7 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &Addresses) 
         pinned_bytes: info.pinned_bytes,
         hook: info.hook,
         hook_known: true,
+        watch: info.watch.map(api::SensitivityName),
         oldest: stamp(info.oldest),
         latest: stamp(info.latest),
         created: time(info.created),

@@ -19,6 +19,7 @@ use super::{
     about, archives, document, file_diff, files, groups, guard, health, history, import, jobs,
     made_targets, marks, model, operations, page, pool, rename, repairs, restores, schedules,
     shares, targets, timeline, together, tokens, trace, trash, verifications, versions, volumes,
+    watch,
 };
 use crate::who::Caller;
 
@@ -47,6 +48,17 @@ fn caller_routes() -> OpenApiRouter<Context> {
         .routes(routes!(about::show))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::show, tokens::revoke))
+}
+
+fn pool_routes() -> OpenApiRouter<Context> {
+    OpenApiRouter::new()
+        .routes(routes!(pool::show, pool::change))
+        .routes(routes!(pool::replace))
+        .routes(routes!(pool::attach))
+        .routes(routes!(pool::grow))
+        .routes(routes!(pool::add_spare, pool::remove_spare))
+        .routes(routes!(pool::scrub, pool::stop_scrub, pool::set_scrub))
+        .routes(routes!(pool::audit))
 }
 
 fn api_routes() -> OpenApiRouter<Context> {
@@ -105,13 +117,8 @@ fn api_routes() -> OpenApiRouter<Context> {
         .routes(routes!(marks::list, marks::create, marks::delete_named))
         .routes(routes!(marks::delete))
         .routes(routes!(verifications::list, verifications::create))
-        .routes(routes!(pool::show, pool::change))
-        .routes(routes!(pool::replace))
-        .routes(routes!(pool::attach))
-        .routes(routes!(pool::grow))
-        .routes(routes!(pool::add_spare, pool::remove_spare))
-        .routes(routes!(pool::scrub, pool::stop_scrub, pool::set_scrub))
-        .routes(routes!(pool::audit))
+        .routes(routes!(watch::show, watch::set, watch::remove))
+        .merge(pool_routes())
         .merge(caller_routes());
     OpenApiRouter::with_openapi(Document::openapi())
         .nest(API_PREFIX, v1)

@@ -25,3 +25,4 @@ mod starting;
 mod timeline;
 mod tokens;
 mod trash;
+mod watches;

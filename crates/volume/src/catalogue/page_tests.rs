@@ -8,22 +8,22 @@ use std::sync::Arc;
 use format::superblock::Superblock;
 use redb::{TableError, WriteTransaction};
 use serde::Serialize;
-use units::{Role, WallTime};
+use units::{Role, Sensitivity, WallTime};
 
 use super::{
-    ALL_TABLES, Catalogue, CatalogueMedia, CompactionRecord, ConversionRecord, EventRecord,
-    GraceRecord, GroupRecord, GroupVersionRecord, MarkRecord, ProofRecord, RunRecord, Sample,
-    ScheduleRecord, ScheduledRecord, ScrubPhase, ScrubRecord, ScrubScheduleRecord, SegmentRecord,
-    SourceRecord, TargetRecord, TimelineRecord, TokenRecord, TrashRecord, UnitRecord,
-    VersionRecord, VolumeRecord, tables,
+    ALL_TABLES, AlarmRecord, Catalogue, CatalogueMedia, CompactionRecord, ConversionRecord,
+    EventRecord, GraceRecord, GroupRecord, GroupVersionRecord, MarkRecord, ProofRecord, RunRecord,
+    Sample, ScheduleRecord, ScheduledRecord, ScrubPhase, ScrubRecord, ScrubScheduleRecord,
+    SegmentRecord, SourceRecord, TargetRecord, TimelineRecord, TokenRecord, TrashRecord,
+    UnitRecord, VersionRecord, VolumeRecord, WatchRecord, tables,
 };
 use crate::ErrorKind;
 use crate::pool::run_figures::{Figures, SpanFigures};
 use crate::retention::keep_rules::KeepRules;
 use crate::retention::open_files::OpenFiles;
 use crate::types::{
-    Access, Allowed, Architecture, AuditRecord, CacheSetting, Compaction, Consistency, Credential,
-    Encoding, EncodingSetting, Granularity, Secret, ShareSetting, Verdict,
+    Access, AlarmKind, Allowed, Architecture, AuditRecord, CacheSetting, Compaction, Consistency,
+    Credential, Encoding, EncodingSetting, Granularity, Secret, ShareSetting, Verdict,
 };
 
 /// The cells of the first table under a heading.
@@ -90,6 +90,21 @@ fn proof() -> ProofRecord {
     }
 }
 
+fn alarm() -> AlarmRecord {
+    AlarmRecord {
+        mark: "watch-20261129T100000Z".to_owned(),
+        seq: 1,
+        time_ns: 1,
+        given_ns: 1,
+        kind: AlarmKind::Wiped,
+        bytes: 1,
+    }
+}
+
+fn watch() -> WatchRecord {
+    WatchRecord { sensitivity: Sensitivity::High, alarms: vec![alarm()] }
+}
+
 fn trash() -> TrashRecord {
     TrashRecord { deleted_ns: 1, until_ns: 2 }
 }
@@ -144,6 +159,7 @@ fn volume() -> VolumeRecord {
         trash: Some(trash()),
         scratch_until_ns: Some(1),
         proofs: vec![proof()],
+        watch: Some(watch()),
         access: access(),
         hook: Some("freeze".to_owned()),
         strict: true,
@@ -291,7 +307,13 @@ fn the_page_names_every_field_of_every_json_record() {
         fields("capture", &capture(scheduled)),
         fields("audit", &audit()),
         fields("grace", &grace()),
-        [fields("trash", &trash()), fields("proof", &proof())].concat(),
+        [
+            fields("trash", &trash()),
+            fields("proof", &proof()),
+            fields("watch", &watch()),
+            fields("alarm", &alarm()),
+        ]
+        .concat(),
         fields("access", &access()),
         fields("share", &share()),
         fields("allowed", &share().allowed[0]),

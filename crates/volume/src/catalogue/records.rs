@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use units::{MapExtent, Role};
+use units::{MapExtent, Role, Sensitivity};
 
 use crate::retention::keep_rules::KeepRules;
 use crate::types::{
-    Access, Architecture, CacheSetting, Compaction, Consistency, EncodingSetting, Granularity,
-    ShareSetting, Verdict,
+    Access, AlarmKind, Architecture, CacheSetting, Compaction, Consistency, EncodingSetting,
+    Granularity, ShareSetting, Verdict,
 };
 
 /// A volume, or what is left of a deleted one while a clone still needs its past.
@@ -109,6 +109,9 @@ pub struct VolumeRecord {
     /// The verdicts of checks on its moments, in the order in which they came.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proofs: Vec<ProofRecord>,
+    /// The watch over it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch: Option<WatchRecord>,
     /// Each batch of its log is there whole or not at all, and none without all before it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
@@ -177,6 +180,35 @@ pub struct ProofRecord {
     pub took_ns: u64,
     /// How it ended, in words.
     pub said: String,
+}
+
+/// A watch over what is written over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WatchRecord {
+    /// How soon it gives an alarm.
+    pub sensitivity: Sensitivity,
+    /// Its alarms, in the order in which they were given, the newest of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alarms: Vec<AlarmRecord>,
+}
+
+/// An alarm of a watch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AlarmRecord {
+    /// The mark at the moment before it began.
+    pub mark: String,
+    /// That moment.
+    pub seq: u64,
+    /// Its time, in nanoseconds since 1970.
+    pub time_ns: u64,
+    /// When the alarm was given, in nanoseconds since 1970.
+    pub given_ns: u64,
+    /// The cause.
+    pub kind: AlarmKind,
+    /// Bytes of it that were found by then.
+    pub bytes: u64,
 }
 
 /// A change of architecture: what is left of it to do is told by slabs and map.

@@ -53,8 +53,8 @@ impl Apart {
 }
 
 /// Pages that may differ between two openings.
-struct Suspects {
-    pages: BTreeSet<u64>,
+pub(super) struct Suspects {
+    pub(super) pages: BTreeSet<u64>,
 }
 
 impl Stream {
@@ -173,7 +173,7 @@ impl Opening {
     }
 
     /// Looks up blocks; those beyond the end are holes, whatever a shrink has left there.
-    fn look_up_within(&self, first: u64, slots: &mut [Slot]) -> Result<()> {
+    pub(super) fn look_up_within(&self, first: u64, slots: &mut [Slot]) -> Result<()> {
         self.look_up(first, slots, Wait::Device)?;
         let end = self.size_bytes.div_ceil(BLOCK_BYTES).saturating_sub(first);
         let end = usize::try_from(end).map_or(slots.len(), |end| end.min(slots.len()));
@@ -216,16 +216,19 @@ impl Opening {
         entries_max: u64,
     ) -> Result<Option<Vec<(u64, u64)>>> {
         let _epoch = self.store.enter();
-        let parted = since_parting(self, other);
-        let entries: u64 = parted.iter().map(|(line, after)| line.entries_after(*after)).sum();
-        if entries > entries_max {
+        if entries_apart(self, other) > entries_max {
             return Ok(None);
         }
-        let keys = touched(&self.store, &parted)?;
+        let keys = touched(&self.store, &since_parting(self, other))?;
         let page = |key: &Key| key.first_block().0 / BLOCKS_PER_PAGE as u64;
         let end = |key: &Key| page(key) + key.blocks().div_ceil(BLOCKS_PER_PAGE as u64);
         Ok(Some(joined(keys.iter().map(|key| (page(key), end(key))).collect())))
     }
+}
+
+/// Map entries that tell how far two openings are apart.
+pub(super) fn entries_apart(a: &Opening, b: &Opening) -> u64 {
+    since_parting(a, b).iter().map(|(line, after)| line.entries_after(*after)).sum()
 }
 
 /// The ranges that differ between two openings within `length_bytes` from `offset` on.
@@ -314,7 +317,7 @@ fn each_suspect(
     Ok(())
 }
 
-fn same_place(x: &Slot, y: &Slot) -> bool {
+pub(super) fn same_place(x: &Slot, y: &Slot) -> bool {
     // A home in a base may have held another version before. Blocks of the file may have been
     // copied between the look-ups. Of clones each has its own seqs, but those of what began as a
     // file are all above the file's.
@@ -323,11 +326,11 @@ fn same_place(x: &Slot, y: &Slot) -> bool {
     if x.is_hole() || y.is_hole() { x.is_hole() && y.is_hole() } else { same() }
 }
 
-fn is_stored(slot: &Slot) -> bool {
+pub(super) fn is_stored(slot: &Slot) -> bool {
     !slot.is_hole() && !slot.is_outside()
 }
 
-fn crc_of(slot: &Slot) -> u32 {
+pub(super) fn crc_of(slot: &Slot) -> u32 {
     if slot.is_hole() { ZERO_BLOCK_CRC } else { slot.crc }
 }
 
@@ -344,7 +347,11 @@ fn same_bytes(a: &Opening, b: &Opening, block: u64) -> Result<bool> {
 
 impl Suspects {
     /// Those that overlap a range of blocks.
-    fn between(a: &Opening, b: &Opening, blocks: std::ops::Range<u64>) -> Result<Suspects> {
+    pub(super) fn between(
+        a: &Opening,
+        b: &Opening,
+        blocks: std::ops::Range<u64>,
+    ) -> Result<Suspects> {
         let per_page = BLOCKS_PER_PAGE as u64;
         let range = blocks.start / per_page..blocks.end.div_ceil(per_page);
         let mut pages = BTreeSet::new();

@@ -37,6 +37,10 @@ impl View {
         self.resolved
     }
 
+    pub(crate) fn opening(&self) -> &Opening {
+        &self.opening
+    }
+
     /// Bytes of the volume at that moment.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {

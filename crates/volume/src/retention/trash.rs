@@ -345,6 +345,7 @@ impl Groups {
             record.trash = None;
             record.scratch_until_ns = None;
             record.proofs = Vec::new();
+            record.watch = None;
             record.access = Access::default();
             record.share = None;
             tx.remove_pins(volume.id)?;

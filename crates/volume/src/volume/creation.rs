@@ -120,6 +120,7 @@ impl Volumes {
             trash: None,
             scratch_until_ns: None,
             proofs: Vec::new(),
+            watch: None,
             strict: spec.strict,
             share: share::setting(spec)?,
         };
@@ -357,6 +358,7 @@ impl Volumes {
             trash: None,
             scratch_until_ns: None,
             proofs: Vec::new(),
+            watch: None,
             ..record
         };
         Ok((clone, Branch { timeline, seq }, detail))
