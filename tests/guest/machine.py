@@ -20,7 +20,7 @@ SCRIPTS = ["init", "tests", "common", "disks", "nbd", "iscsi", "nfs"]
 TOOLS = ["sync", "mkfs.ext4", "e2fsck", "mkfs.xfs", "xfs_repair", "fstrim", "blkdiscard", "nbd-client",
          "iscsid", "iscsiadm", "multipathd", "ip"]
 MODULES = ["virtio_pci", "virtio_net", "crc32c_generic", "ext4", "xfs", "nbd", "iscsi_tcp", "sd_mod",
-           "dm_multipath", "dm_round_robin", "nfsv3"]
+           "dm_multipath", "dm_service_time", "scsi_dh_alua", "nfsv3"]
 TIMEOUT_S = 600
 
 
@@ -118,9 +118,12 @@ def make_root(arguments):
     lines = "".join(f"{name}='{value}'\n" for name, value in arguments.items())
     add("arguments", lines.encode(), plain)
     add("bin/busybox", content(find("busybox")))
-    for tool in TOOLS:
-        program = find(tool)
-        add(f"tools/{tool}", content(program))
+    programs = {f"tools/{tool}": find(tool) for tool in TOOLS}
+    # Those that no program is linked with: multipathd's plugins, and what its threads are ended with.
+    for library in [*glob.glob("/lib/multipath/*.so"), *glob.glob("/lib/*/libgcc_s.so.1")]:
+        programs[library[1:]] = library
+    for name, program in programs.items():
+        add(name, content(program))
         for library in libraries(program):
             add(library[1:], content(library))
     order = modules_in_order(fetch_kernel())
