@@ -66,8 +66,9 @@ def download_kernel(folder):
 def modules_in_order(kernel):
     """The files of MODULES and of what they depend on, dependencies first."""
     version = os.path.basename(glob.glob(f"{kernel}/lib/modules/*")[0])
-    subprocess.run([find("depmod"), "-b", kernel, version], check=True)
     folder, needs = f"{kernel}/lib/modules/{version}", {}
+    if not os.path.exists(f"{folder}/modules.dep"):
+        subprocess.run([find("depmod"), "-b", kernel, version], check=True)
     for line in open(f"{folder}/modules.dep"):
         module, _, rest = line.partition(":")
         needs[module] = rest.split()
