@@ -10,6 +10,7 @@ HINDSIGHT := $(TARGET)/debug/hindsight
 PREFIX ?= /usr/local
 CHECKER_SEED ?= 1
 CHECKER_ROUNDS ?= 8
+GUEST_MINUTES ?= 0
 
 .PHONY: help run lab build-tests test demo checker check bench guest-test install-hooks
 
@@ -21,7 +22,7 @@ help:
 	@echo 'make check       format, lints, house rules, dependencies'
 	@echo 'make bench       the benchmarks (long)'
 	@echo 'make checker     the black-box checker: CHECKER_SEED=1 CHECKER_ROUNDS=8'
-	@echo 'make guest-test  the kernel NBD client in an emulated machine'
+	@echo 'make guest-test  the kernel clients of NBD, iSCSI, NFS in an emulated machine: GUEST_MINUTES=0'
 	@echo 'make install-hooks  PREFIX=/usr/local: pg-hook, open-files'
 
 run:
@@ -66,7 +67,7 @@ bench:
 guest-test:
 	@scripts/install-packages guest
 	$(CARGO) build -p hindsight-cli
-	scripts/guest-test $(HINDSIGHT)
+	scripts/guest-test --minutes $(GUEST_MINUTES) $(HINDSIGHT)
 
 install-hooks:
 	install -D -m 755 dist/pg-hook $(DESTDIR)$(PREFIX)/lib/hindsight/pg-hook

@@ -1,19 +1,26 @@
 #!/usr/bin/env python3
-"""The kernel's NBD client against Hindsight, in an emulated machine.
+"""The kernel's clients of NBD, iSCSI and NFS against Hindsight, in an emulated machine.
 
-    tests/guest/machine.py HINDSIGHT [KIND...]      (KIND: ext4 xfs; both by default)
+    tests/guest/machine.py [--minutes N] HINDSIGHT [KIND...]
 
-A stock Debian kernel with the modules it needs, busybox and this machine's own nbd-client and file
-system tools boot from memory under QEMU: there is no disk image. The server listens on loopback
-only, which the guest reaches as 10.0.2.2. When the guest prints `@kill`, the server is killed with
-SIGKILL and started again a second later. Exit code 0: everything held.
+KIND is one of nbd-ext4, nbd-xfs, iscsi-ext4, iscsi-xfs, iscsi-multipath, nfs; all by default. They run
+one after the other, with the server killed (SIGKILL) and started again under each; with --minutes
+again and again, and with more kills, until the time is over. A stock Debian kernel with the modules it
+needs, busybox and this machine's own client and file system tools boot from memory under QEMU: there
+is no disk image. The server listens on loopback only, which the guest reaches as 10.0.2.2. What the
+guest prints goes to standard output, lines with `@` apart: these ask Host for something. Exit code 0:
+everything held.
 """
-import glob, lzma, os, re, shutil, signal, socket, subprocess, sys, tempfile, threading, time
+import argparse, glob, json, lzma, os, re, shutil, signal, socket, subprocess, sys, tempfile, threading, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CACHE = os.environ.get("GUEST_CACHE") or os.path.expanduser("~/.cache/hindsight-guest")
-TOOLS = ["sync", "nbd-client", "mkfs.ext4", "e2fsck", "mkfs.xfs", "xfs_repair", "fstrim", "blkdiscard"]
-MODULES = ["virtio_pci", "virtio_net", "crc32c_generic", "nbd", "ext4", "xfs"]
+KINDS = ["nbd-ext4", "nbd-xfs", "iscsi-ext4", "iscsi-xfs", "iscsi-multipath", "nfs"]
+SCRIPTS = ["init", "tests", "common", "disks", "nbd", "iscsi", "nfs"]
+TOOLS = ["sync", "mkfs.ext4", "e2fsck", "mkfs.xfs", "xfs_repair", "fstrim", "blkdiscard", "nbd-client",
+         "iscsid", "iscsiadm", "multipathd", "ip"]
+MODULES = ["virtio_pci", "virtio_net", "crc32c_generic", "ext4", "xfs", "nbd", "iscsi_tcp", "sd_mod",
+           "dm_multipath", "dm_service_time", "scsi_dh_alua", "nfsv3"]
 TIMEOUT_S = 600
 
 
@@ -59,8 +66,9 @@ def download_kernel(folder):
 def modules_in_order(kernel):
     """The files of MODULES and of what they depend on, dependencies first."""
     version = os.path.basename(glob.glob(f"{kernel}/lib/modules/*")[0])
-    subprocess.run([find("depmod"), "-b", kernel, version], check=True)
     folder, needs = f"{kernel}/lib/modules/{version}", {}
+    if not os.path.exists(f"{folder}/modules.dep"):
+        subprocess.run([find("depmod"), "-b", kernel, version], check=True)
     for line in open(f"{folder}/modules.dep"):
         module, _, rest = line.partition(":")
         needs[module] = rest.split()
@@ -106,13 +114,17 @@ def make_root(arguments):
     def add(name, data, mode=executable):
         files[name] = (mode, data)
 
-    for name in "init", "test":
+    for name in SCRIPTS:
         add(name, content(f"{HERE}/{name}"))
-    add("arguments", " ".join(arguments).encode(), plain)
+    lines = "".join(f"{name}='{value}'\n" for name, value in arguments.items())
+    add("arguments", lines.encode(), plain)
     add("bin/busybox", content(find("busybox")))
-    for tool in TOOLS:
-        program = find(tool)
-        add(f"tools/{tool}", content(program))
+    programs = {f"tools/{tool}": find(tool) for tool in TOOLS}
+    # Those that no program is linked with: multipathd's plugins, and what its threads are ended with.
+    for library in [*glob.glob("/lib/multipath/*.so"), *glob.glob("/lib/*/libgcc_s.so.1")]:
+        programs[library[1:]] = library
+    for name, program in programs.items():
+        add(name, content(program))
         for library in libraries(program):
             add(library[1:], content(library))
     order = modules_in_order(fetch_kernel())
@@ -123,19 +135,29 @@ def make_root(arguments):
     return archive(files)
 
 
+def free_ports(count):
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
 class Server:
-    """The server under test, on a fixed port, so that it comes back where it was."""
+    """The server under test, on fixed ports, so that it comes back where it was."""
 
     def __init__(self, program, folder):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.program, self.pool = program, f"{folder}/pool"
+        self.program, self.pool, self.kills = program, f"{folder}/pool", 0
+        self.nbd, *self.iscsi, self.nfs = free_ports(4)
         self.log = open(f"{folder}/server.log", "a")
+        self.environment = {**os.environ, "HINDSIGHT_SERVER": f"unix:{self.pool}/api.sock"}
         self.start()
 
     def start(self):
-        listeners = ["--nbd", f"127.0.0.1:{self.port}", "--http", "127.0.0.1:0"]
+        listeners = ["--http", f"unix:{self.pool}/api.sock"]
+        ports = [("nbd", self.nbd), *(("iscsi", port) for port in self.iscsi), ("nfs", self.nfs)]
+        for protocol, port in ports:
+            listeners += [f"--{protocol}", f"127.0.0.1:{port}"]
         self.process = subprocess.Popen([self.program, "serve", "--pool", self.pool, *listeners],
                                         stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
         for line in self.process.stderr:
@@ -151,36 +173,66 @@ class Server:
         self.process.kill()
         self.process.wait()
 
-    def kill_and_start(self):
+    def command(self, *arguments):
+        return output(self.program, *arguments, env=self.environment)
+
+
+class Host:
+    """What the guest can ask for. Every request is answered with one line."""
+
+    def __init__(self, server):
+        self.server = server
+
+    def answer(self, request):
+        name, *arguments = request.split()
+        try:
+            return getattr(self, f"do_{name}")(*arguments) or "done"
+        except (AttributeError, subprocess.CalledProcessError, TypeError) as error:
+            return f"error: {error}"
+
+    def do_kill(self):
+        """Kills the server, and starts it again a second later."""
         print("  (the server is killed, and started again a second later)", flush=True)
-        self.kill()
+        self.server.kill()
         time.sleep(1)
-        self.start()
+        self.server.start()
+        self.server.kills += 1
+
+    def do_moment(self, name):
+        """What time it is, and how far the history of a volume or share goes."""
+        now = time.time_ns()
+        latest = json.loads(self.server.command("resolve", f"{name}@latest", "--json"))
+        clock = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now // 10**9))
+        return f"{clock}.{now % 10**9:09}Z {latest['seq']}"
+
+    def do_hindsight(self, *arguments):
+        self.server.command(*arguments)
 
 
-def run_guest(folder, server):
-    """Boots the guest and answers what it prints; its test's exit code, 124 when it took too long."""
+def run_guest(folder, host, timeout_s):
+    """Boots the guest and answers it; the exit code of its tests, 124 when they took too long."""
     acceleration = "kvm" if os.environ.get("GUEST_ACCEL") == "kvm" else "tcg,thread=multi"
     kernel = glob.glob(f"{CACHE}/kernel/boot/vmlinuz-*")[0]
-    line = ("console=ttyS0 quiet loglevel=3 panic=-1 oops=panic mitigations=off nokaslr "
+    line = ("console=ttyS0 quiet loglevel=4 panic=-1 oops=panic mitigations=off nokaslr "
             "random.trust_cpu=on audit=0 no_timer_check tsc=reliable")
     command = ["qemu-system-x86_64", "-accel", acceleration, "-cpu", "max", "-m", "1G",
                "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-               "-serial", "stdio", "-kernel", kernel, "-initrd", f"{folder}/initrd",
-               "-append", line, "-netdev", "user,id=net",
-               "-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci"]
-    guest = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
-                             errors="replace")
-    timer = threading.Timer(TIMEOUT_S, guest.kill)
+               "-serial", f"file:{folder}/kernel.log", "-serial", "stdio",
+               "-kernel", kernel, "-initrd", f"{folder}/initrd", "-append", line,
+               "-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile=",
+               "-device", "virtio-rng-pci"]
+    guest = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                             errors="replace", bufsize=1)
+    timer = threading.Timer(timeout_s, guest.kill)
     timer.start()
     code = 124
     try:
         for line in guest.stdout:
             line = line.rstrip()
-            if line == "@kill":
-                server.kill_and_start()
-            elif line.startswith("@exit "):
+            if line.startswith("@exit "):
                 code = int(line.split()[1])
+            elif line.startswith("@"):
+                guest.stdin.write(host.answer(line[1:]) + "\n")
             else:
                 print(line, flush=True)
         guest.wait()
@@ -188,27 +240,42 @@ def run_guest(folder, server):
         timer.cancel()
         guest.kill()
         guest.wait()
+    if code:
+        print("the kernel's messages:", *open(f"{folder}/kernel.log").readlines()[-30:], sep="", flush=True)
     return code
 
 
 def main():
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, usage=argparse.SUPPRESS,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=0)
+    parser.add_argument("hindsight")
+    parser.add_argument("kind", nargs="*", default=KINDS)
+    arguments = parser.parse_args()
+    if wrong := set(arguments.kind) - set(KINDS):
+        parser.error(f"no such kind: {', '.join(wrong)}; there are: {', '.join(KINDS)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    program, kinds = os.path.abspath(sys.argv[1]), sys.argv[2:] or ["ext4", "xfs"]
-    began = time.time()
+    began, seconds = time.time(), int(arguments.minutes * 60)
     with tempfile.TemporaryDirectory(prefix="hindsight-guest-") as folder:
-        server = Server(program, folder)
+        server = Server(os.path.abspath(arguments.hindsight), folder)
         try:
-            environment = {**os.environ, "HINDSIGHT_SERVER": f"unix:{server.pool}/api.sock"}
-            output(program, "volume", "create", "disk", "--size", "512MiB", env=environment)
+            server.command("volume", "create", "disk", "--size", "512MiB")
+            server.command("share", "create", "home")
+            # The guest's ports below 1024 are others when QEMU has passed them on.
+            server.command("share", "allow", "home", "127.0.0.1", "--any-port", "--squash", "none")
+            target = json.loads(server.command("target", "show", "disk", "--json"))["name"]
+            root = make_root({
+                "KINDS": " ".join(arguments.kind), "KILLS": 10 if seconds else 1,
+                "SECONDS_AT_LEAST": seconds, "NBD_PORT": server.nbd, "NFS_PORT": server.nfs,
+                "ISCSI_PORTS": " ".join(map(str, server.iscsi)),
+                "ISCSI_BASE": target.removesuffix(":disk")})
             with open(f"{folder}/initrd", "wb") as file:
-                file.write(make_root([str(server.port), "disk", *kinds]))
-            code = run_guest(folder, server)
+                file.write(root)
+            code = run_guest(folder, Host(server), TIMEOUT_S + seconds)
         finally:
             server.kill()
     outcome = "passed" if code == 0 else f"FAILED ({code})"
-    print(f"guest-test: {outcome} after {time.time() - began:.0f} s")
+    print(f"guest-test: {outcome} after {time.time() - began:.0f} s; {server.kills} kills")
     return code
 
 
