@@ -143,7 +143,7 @@ fn is_zero(block: &[u8]) -> bool {
     block.iter().all(|&byte| byte == 0)
 }
 
-/// The data of an earlier moment that a later one has written over; `None` where that cannot be told.
+/// The data of an earlier moment that a later one wrote over; `None` where that cannot be told.
 fn found_between(earlier: &View, later: &View) -> volume::Result<Option<Found>> {
     let Some(over) = earlier.written_over(later, PAGES_MAX)? else { return Ok(None) };
     let (mut held, mut scrambled, mut wiped) = (0, 0, 0);

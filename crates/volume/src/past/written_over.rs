@@ -25,7 +25,7 @@ pub struct WrittenOver {
 }
 
 impl View {
-    /// Blocks of its data that a later moment has written over, in at most `pages_max` pages. `None`
+    /// Blocks of its data that a later moment wrote over, in at most `pages_max` pages. `None`
     /// across a revert, and where too much was written to tell.
     ///
     /// # Errors
