@@ -3,8 +3,8 @@
 
     tests/guest/machine.py [--minutes N] HINDSIGHT [KIND...]
 
-KIND is one of nbd-ext4, nbd-xfs, iscsi-ext4, iscsi-xfs, iscsi-multipath, nfs; all by default. They run
-one after the other, with the server killed (SIGKILL) and started again under each; with --minutes
+KIND is one of nbd-ext4, nbd-xfs, iscsi-ext4, iscsi-xfs, iscsi-multipath, nfs; all by default, but for
+multipath where its daemon (package multipath-tools) is not installed. They run one after the other, with the server killed (SIGKILL) and started again under each; with --minutes
 again and again, and with more kills, until the time is over. A stock Debian kernel with the modules it
 needs, busybox and this machine's own client and file system tools boot from memory under QEMU: there
 is no disk image. The server listens on loopback only, which the guest reaches as 10.0.2.2. What the
@@ -18,10 +18,11 @@ CACHE = os.environ.get("GUEST_CACHE") or os.path.expanduser("~/.cache/hindsight-
 KINDS = ["nbd-ext4", "nbd-xfs", "iscsi-ext4", "iscsi-xfs", "iscsi-multipath", "nfs"]
 SCRIPTS = ["init", "tests", "common", "disks", "nbd", "iscsi", "nfs"]
 TOOLS = ["sync", "mkfs.ext4", "e2fsck", "mkfs.xfs", "xfs_repair", "fstrim", "blkdiscard", "nbd-client",
-         "iscsid", "iscsiadm", "multipathd", "ip"]
+         "iscsid", "iscsiadm", "ip"]
 MODULES = ["virtio_pci", "virtio_net", "crc32c_generic", "ext4", "xfs", "nbd", "iscsi_tcp", "sd_mod",
            "dm_multipath", "dm_service_time", "scsi_dh_alua", "nfsv3"]
 TIMEOUT_S = 600
+PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
 
 
 def output(*argv, **more):
@@ -30,7 +31,7 @@ def output(*argv, **more):
 
 
 def find(program):
-    path = shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin:/sbin")
+    path = shutil.which(program, path=PATH)
     if not path:
         sys.exit(f"error: {program} is missing\nhint: scripts/install-packages guest")
     return path
@@ -119,7 +120,8 @@ def make_root(arguments):
     lines = "".join(f"{name}='{value}'\n" for name, value in arguments.items())
     add("arguments", lines.encode(), plain)
     add("bin/busybox", content(find("busybox")))
-    programs = {f"tools/{tool}": find(tool) for tool in TOOLS}
+    multipath = ["multipathd"] if "iscsi-multipath" in arguments["KINDS"] else []
+    programs = {f"tools/{tool}": find(tool) for tool in TOOLS + multipath}
     # Those that no program is linked with: multipathd's plugins, and what its threads are ended with.
     for library in [*glob.glob("/lib/multipath/*.so"), *glob.glob("/lib/*/libgcc_s.so.1")]:
         programs[library[1:]] = library
@@ -250,7 +252,8 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=0)
     parser.add_argument("hindsight")
-    parser.add_argument("kind", nargs="*", default=KINDS)
+    parser.add_argument("kind", nargs="*", default=KINDS if shutil.which("multipathd", path=PATH) else
+                        [kind for kind in KINDS if kind != "iscsi-multipath"])
     arguments = parser.parse_args()
     if wrong := set(arguments.kind) - set(KINDS):
         parser.error(f"no such kind: {', '.join(wrong)}; there are: {', '.join(KINDS)}")
