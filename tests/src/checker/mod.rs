@@ -33,6 +33,7 @@ mod past;
 mod plan;
 mod rot;
 mod settle;
+mod shares;
 mod storm;
 mod subject;
 mod verbs;
@@ -62,11 +63,13 @@ pub enum Part {
     Verbs,
     /// The clock jumps.
     Clocks,
+    /// Clients of file trees.
+    Shares,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 4] = [Part::Brim, Part::Rot, Part::Verbs, Part::Clocks];
+    pub const ALL: [Part; 5] = [Part::Brim, Part::Rot, Part::Verbs, Part::Clocks, Part::Shares];
 
     fn run(self, program: &Path, folder: &Path, seed: u64) -> Result<Counts> {
         match self {
@@ -74,6 +77,7 @@ impl Part {
             Part::Rot => rot::run(program, &folder.join("rot"), seed),
             Part::Verbs => verbs::run(program, &folder.join("verbs"), seed),
             Part::Clocks => clocks::run(program, &folder.join("clocks"), seed),
+            Part::Shares => shares::run(program, &folder.join("shares"), seed),
         }
     }
 }
@@ -108,7 +112,7 @@ impl Default for Options {
 /// One run on pools of its own, which are kept when something is found.
 pub fn run(program: &Path, seed: u64, options: Options) -> Result<Counts> {
     let folder = tempfile::Builder::new().prefix("hindsight-checker-").tempdir()?;
-    let part = options.only.unwrap_or(Part::ALL[usize::try_from(seed % 4)?]);
+    let part = options.only.unwrap_or(Part::ALL[usize::try_from(seed)? % Part::ALL.len()]);
     let outcome = thread::scope(|scope| {
         let beside = scope.spawn(|| part.run(program, folder.path(), seed));
         let world = match options.only {
