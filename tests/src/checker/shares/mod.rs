@@ -201,6 +201,7 @@ impl Shares {
         self.subjects[0].check(&mut self.random)?;
         for client in self.subjects.iter().flat_map(|subject| &subject.clients) {
             self.counts.sent_again += client.link.sent_again;
+            self.counts.writes += client.writes;
         }
         self.server.stop()?;
         let talk = self.server.talk();

@@ -66,8 +66,7 @@ impl Shares {
             subject.held.remove(0);
         }
         let told = format!("hold {}@{name}", subject.name);
-        let is_sure = subject.keeps_all || !name.starts_with("mark:") && !name.starts_with("v:");
-        if is_sure {
+        if subject.keeps_all {
             subject.held.push(Held { top, name, tree: moment.tree });
         }
         self.note(told);

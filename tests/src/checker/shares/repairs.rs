@@ -1,5 +1,8 @@
 //! What puts something of the past into the present: restores and repairs of shares.
 
+use std::thread;
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
@@ -9,9 +12,45 @@ use super::client::Client;
 use super::model::{Body, FIRST, Id, Place, ROOT, Tree};
 use super::outside::path_text;
 use super::plan::{Ids, owner};
-use super::subject::Subject;
-use crate::nfs::Kind;
+use super::subject::{Moment, Subject};
+use crate::http::Http;
+use crate::nfs::{Call, Kind};
 use crate::random::Random;
+
+/// A command that changes a share, and what the model makes of it.
+pub(super) struct Command {
+    target: &'static str,
+    pub body: Value,
+    then: Tree,
+    what: What,
+}
+
+enum What {
+    /// A path has what another had then.
+    Restore(Vec<u8>, Vec<u8>),
+    /// The directory of a client is as it was then.
+    Repair(Id),
+}
+
+impl Command {
+    /// Of the restore of a path to the same.
+    fn restore(from: &str, path: &[u8], then: &Tree) -> Command {
+        let body = json!({ "from": from, "path": path_text(path), "delete": true });
+        let what = What::Restore(path.to_vec(), path.to_vec());
+        Command { target: "/restores", body, then: then.clone(), what }
+    }
+
+    fn repair(undo: &str, top: Id, then: &Tree) -> Command {
+        let (body, what) = (json!({ "undo": undo }), What::Repair(top));
+        Command { target: "/repairs", body, then: then.clone(), what }
+    }
+
+    /// Has it done.
+    pub fn ask(&self, http: &Http, share: &str) -> Result<Value> {
+        let target = format!("/api/v1/shares/{share}{}", self.target);
+        http.expect("POST", &target, Some(&self.body))
+    }
+}
 
 impl Shares {
     /// Puts a path back as it was, or beside what is there now, and perhaps undoes it.
@@ -19,90 +58,101 @@ impl Shares {
         let subject = &mut self.subjects[at];
         subject.check(&mut self.random)?;
         let Some((name, moment)) = subject.some_moment(&mut self.random) else { return Ok(()) };
-        let then = moment.tree;
-        let Some(restored) = choose(&then, &subject.tree, &mut self.random) else { return Ok(()) };
-        let to = match self.random.chance(30) {
-            true => format!("/restored-{}", self.fresh()).into_bytes(),
-            false => restored.clone(),
-        };
-        let mut body = json!({ "from": name, "path": path_text(&restored), "delete": true });
-        if to != restored {
-            body["to"] = json!(path_text(&to));
+        let now = &subject.tree;
+        let Some(path) = choose(&moment.tree, now, &mut self.random) else { return Ok(()) };
+        let mut command = Command::restore(&name, &path, &moment.tree);
+        let is_beside = self.random.chance(30);
+        if is_beside {
+            let to = format!("/restored-{}", self.fresh());
+            command.body["to"] = json!(to);
+            command.what = What::Restore(path.clone(), to.into_bytes());
         }
-        self.note(format!("{}: restore {body}", self.subjects[at].name));
-        let (subject, http) = (&mut self.subjects[at], self.server.http());
-        let before_tree = subject.tree.clone();
-        let target = subject.share_path("/restores");
-        let dry = subject.dry_run(&http, &target, &body)?;
-        let made = http.expect("POST", &target, Some(&body))?;
-        for count in ["created", "overwritten", "removed", "kept", "bytes", "in_the_way"] {
-            ensure!(dry[count] == made[count], "a dry run said {dry}, and {made} was done");
-        }
+        let before = self.subjects[at].tree.clone();
+        let Some(made) = self.command(at, &command)? else { return Ok(()) };
         ensure!(made["in_the_way"] == 0, "something is in the way: {made}");
-        subject.put_below(&then, &restored, &to)?;
-        self.changed(at).with_context(|| format!("after a restore {made}"))?;
-        if to == restored && self.subjects[at].keeps_all && self.random.chance(40) {
-            self.undo_restore(at, &before_tree, (&restored, number(&made["before"])?))?;
+        // What was not there is no path of then.
+        let is_undone = !is_beside && self.subjects[at].keeps_all && self.random.chance(40);
+        if is_undone && find(&before, &path).is_some() {
+            let from = format!("seq:{}", number(&made["before"])?);
+            self.command(at, &Command::restore(&from, &path, &before))?;
         }
         Ok(())
-    }
-
-    fn undo_restore(&mut self, at: usize, tree: &Tree, (path, seq): (&[u8], u64)) -> Result<()> {
-        let from = format!("seq:{seq}");
-        // What was not there then is no path of then.
-        if find(tree, path).is_none() {
-            return Ok(());
-        }
-        let body = json!({ "from": from, "path": path_text(path), "delete": true });
-        self.note(format!("{}: undo it by {body}", self.subjects[at].name));
-        let (subject, http) = (&mut self.subjects[at], self.server.http());
-        http.expect("POST", &subject.share_path("/restores"), Some(&body))?;
-        subject.put_below(tree, path, path)?;
-        self.changed(at).context("after a restore was undone")
     }
 
     /// Undoes what a client did in its directory since a moment, and perhaps undoes that.
     pub(super) fn repair(&mut self, at: usize) -> Result<()> {
-        let (subject, http) = (&mut self.subjects[at], self.server.http());
-        subject.check(&mut self.random)?;
-        let moments = subject.client_moments();
-        if !subject.keeps_all || moments.is_empty() {
-            return Ok(());
-        }
-        let (seq, then) = &moments[self.random.index(moments.len())];
-        let number_of = self.random.index(subject.clients.len());
-        let (top, uid) = (subject.clients[number_of].top, subject.clients[number_of].user.uid);
-        let mut undo = format!("uid={uid} and time>=seq:{seq}");
-        if subject.common.contains(&uid) || self.random.chance(30) {
-            undo.push_str(&format!(" and path=/client-{}", number_of + 1));
-        }
-        let body = json!({ "undo": undo });
-        let before_tree = subject.tree.clone();
-        let told = format!("{}: repair {body}", subject.name);
-        let target = subject.share_path("/repairs");
-        let dry = subject.dry_run(&http, &target, &body)?;
-        let made = http.expect("POST", &target, Some(&body))?;
-        ensure!(dry["changes_total"] == made["changes_total"], "foretold {dry}, done {made}");
+        self.subjects[at].check(&mut self.random)?;
+        let client = self.random.index(self.subjects[at].clients.len());
+        let Some(command) = self.repair_of(at, client) else { return Ok(()) };
+        let before = self.subjects[at].tree.clone();
+        let Some(made) = self.command(at, &command)? else { return Ok(()) };
         ensure!(made["kept"] == 0, "a repair keeps what nothing stands on: {made}");
-        subject.become_of(top, then)?;
-        self.note(told);
-        self.counts.repairs += 1;
-        self.changed(at).with_context(|| format!("after a repair: {made}"))?;
         if let (Some(repair), true) = (made["number"].as_u64(), self.random.chance(60)) {
-            let (subject, http) = (&mut self.subjects[at], self.server.http());
-            let body = json!({ "undo": format!("repair={repair}") });
-            let made = http.expect("POST", &subject.share_path("/repairs"), Some(&body))?;
-            subject.become_of(top, &before_tree)?;
-            let told = format!("{}: undo it by {body}", subject.name);
-            self.note(told);
-            self.counts.repairs += 1;
-            self.changed(at).with_context(|| format!("after a repair was undone: {made}"))?;
+            let top = self.subjects[at].clients[client].top;
+            self.command(at, &Command::repair(&format!("repair={repair}"), top, &before))?;
         }
         Ok(())
     }
 
+    fn repair_of(&mut self, at: usize, client: usize) -> Option<Command> {
+        let (subject, random) = (&self.subjects[at], &mut self.random);
+        let since = subject.moments.iter().filter(|moment| moment.seq >= subject.base);
+        let moments: Vec<&Moment> = since.filter(|_| subject.keeps_all).collect();
+        if moments.is_empty() {
+            return None;
+        }
+        let moment = moments[random.index(moments.len())];
+        let (top, uid) = (subject.clients[client].top, subject.clients[client].user.uid);
+        let mut undo = format!("uid={uid} and time>=seq:{}", moment.seq);
+        if subject.common.contains(&uid) || random.chance(30) {
+            undo.push_str(&format!(" and path=/client-{}", client + 1));
+        }
+        Some(Command::repair(&undo, top, &moment.tree))
+    }
+
+    /// A command that changes the directory of one client.
+    pub(super) fn command_of(&mut self, at: usize, client: usize) -> Option<Command> {
+        if self.random.chance(60) {
+            return self.repair_of(at, client);
+        }
+        let (name, moment) = self.subjects[at].some_moment(&mut self.random)?;
+        let path = format!("/client-{}", client + 1).into_bytes();
+        Some(Command::restore(&name, &path, &moment.tree))
+    }
+
+    /// Has a command told, and done; the answer, unless the server was killed meanwhile: then it
+    /// is done again.
+    fn command(&mut self, at: usize, command: &Command) -> Result<Option<Value>> {
+        let (http, name) = (self.server.http(), self.subjects[at].name.clone());
+        let is_killed = self.random.chance(20);
+        let when = Duration::from_micros(self.random.below(6000));
+        let how = if is_killed { ", killed meanwhile, and again" } else { "" };
+        self.note(format!("{name}: {} {}{how}", command.target, command.body));
+        let dry = self.subjects[at].dry_run(&http, command)?;
+        if is_killed {
+            thread::scope(|scope| {
+                let _ = scope.spawn(|| command.ask(&http, &name));
+                thread::sleep(when);
+                self.server.kill();
+            });
+            self.up_again()?;
+        }
+        let made = command.ask(&http, &name)?;
+        let counts = ["created", "overwritten", "removed", "kept", "bytes", "changes_total"];
+        for count in counts.into_iter().filter(|_| !is_killed) {
+            ensure!(dry[count] == made[count], "a dry run said {dry}, and {made} was done");
+        }
+        self.subjects[at].follow(command)?;
+        if is_killed {
+            self.subjects[at].remove_copies(&mut self.random)?;
+        }
+        self.changed(at).with_context(|| format!("after {} {made}", command.target))?;
+        Ok(Some(made).filter(|_| !is_killed))
+    }
+
     /// The present was changed by a command: it is recorded, and clients begin anew.
-    fn changed(&mut self, at: usize) -> Result<()> {
+    pub(super) fn changed(&mut self, at: usize) -> Result<()> {
+        self.counts.repairs += 1;
         self.record(at)?;
         let (subject, http) = (&mut self.subjects[at], self.server.http());
         let seq = subject.latest_seq(&http)?;
@@ -113,13 +163,40 @@ impl Shares {
 
 impl Subject {
     /// Asks for something that is only told, which must change nothing.
-    fn dry_run(&self, http: &crate::http::Http, target: &str, body: &Value) -> Result<Value> {
+    fn dry_run(&self, http: &Http, command: &Command) -> Result<Value> {
         let before = self.latest_seq(http)?;
-        let mut body = body.clone();
+        let mut body = command.body.clone();
         body["dry_run"] = json!(true);
-        let dry = http.expect("POST", target, Some(&body))?;
+        let target = self.share_path(command.target);
+        let dry = http.expect("POST", &target, Some(&body))?;
         ensure!(self.latest_seq(http)? == before, "a dry run changed the share");
         Ok(dry)
+    }
+
+    /// Removes the copies at the top that a repair which was interrupted may leave.
+    fn remove_copies(&mut self, random: &mut Random) -> Result<()> {
+        let walked = self.walk(random)?;
+        let copies = walked.iter().filter(|(path, _)| path.starts_with(b"/.repair-"));
+        // What is below comes behind what it is in.
+        for (path, found) in copies.rev() {
+            let at = path.iter().rposition(|byte| *byte == b'/').context("a path")?;
+            let dir = walked[&path[..at]].handle.clone();
+            let name = path[at + 1..].to_vec();
+            let call = match found.attr.kind {
+                Kind::Directory => Call::Rmdir { dir, name },
+                _ => Call::Remove { dir, name },
+            };
+            self.boss.link.demand(&call)?;
+        }
+        Ok(())
+    }
+
+    /// The model's part of a command.
+    pub(super) fn follow(&mut self, command: &Command) -> Result<()> {
+        match &command.what {
+            What::Restore(from, to) => self.put_below(&command.then, from, to),
+            What::Repair(top) => self.become_of(*top, &command.then),
+        }
     }
 
     /// The model's part of a restore: a path has what another had in a tree of then.
@@ -130,7 +207,7 @@ impl Subject {
             forgotten.extend(self.tree.below(there));
         }
         self.forget_objects(forgotten);
-        if from == b"/" {
+        if to == b"/" {
             self.forget_objects([ROOT]);
             let Subject { tree, boss, clients, .. } = self;
             let tops: Vec<Id> = clients.iter().map(|client| client.top).collect();

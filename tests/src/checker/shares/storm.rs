@@ -5,10 +5,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use serde_json::Value;
 
 use super::Shares;
 use super::between::{Done, reached};
-use super::client::{Beat, Step, manner, told};
+use super::client::{Beat, KnownObjects, Step, manner, told};
 use super::look::{mount, walk};
 use super::model::{COMMON, Tree};
 use super::plan::{Planner, owner};
@@ -19,7 +20,7 @@ use crate::random::Random;
 const BETWEEN: u64 = 3;
 
 /// What a client comes back with.
-type Worked = Result<(Tree, super::client::KnownObjects, Vec<Step>)>;
+type Worked = Result<(usize, Tree, KnownObjects, Vec<Step>)>;
 
 impl Shares {
     /// All clients of a share work in their directories; the tree afterwards is the one of all that
@@ -27,26 +28,36 @@ impl Shares {
     pub(super) fn storm(&mut self, at: usize, kills: bool) -> Result<()> {
         let before = self.subjects[at].latest_seq(&self.server.http())?;
         let tree = self.subjects[at].tree.clone();
+        // A client that does nothing while a command changes its directory.
+        let idle = self.random.index(self.subjects[at].clients.len());
+        let is_beside = !kills && self.random.chance(25);
+        let command = if is_beside { self.command_of(at, idle) } else { None };
         let groups = self.random.between(3, 14);
         let until = self.random.between(1, groups * 3);
         let (clock, answered) = (AtomicU64::new(0), AtomicU64::new(0));
-        let Subject { clients, known, verifier, .. } = &mut self.subjects[at];
+        let Subject { clients, known, verifier, name, .. } = &mut self.subjects[at];
         let beat = Beat { clock: &clock, answered: &answered, verifier: *verifier, kills };
         let (server, address) = (&mut self.server, &self.address);
-        let mut restarted = Ok(());
+        let (http, mut restarted, mut asked) = (server.http(), Ok(()), Ok(Value::Null));
+        let is_idle = |number| command.is_some() && number == idle;
         let worked: Vec<Worked> = thread::scope(|scope| {
             let threads: Vec<_> = clients
                 .iter_mut()
-                .map(|client| {
+                .enumerate()
+                .filter(|(number, _)| !is_idle(*number))
+                .map(|(number, client)| {
                     let mut random = Random::new(self.random.bits());
                     let (mut tree, mut known, beat) = (tree.clone(), known.clone(), &beat);
                     scope.spawn(move || {
                         let with = (groups, beat);
                         let steps = client.work(&mut tree, &mut known, &mut random, with);
-                        steps.map(|steps| (tree, known, steps))
+                        steps.map(|steps| (number, tree, known, steps))
                     })
                 })
                 .collect();
+            if let Some(command) = &command {
+                asked = command.ask(&http, name);
+            }
             if kills {
                 while answered.load(Ordering::SeqCst) < until
                     && threads.iter().any(|thread| !thread.is_finished())
@@ -64,10 +75,9 @@ impl Shares {
         restarted?;
         let mut done = Vec::new();
         let subject = &mut self.subjects[at];
-        for (number, worked) in worked.into_iter().enumerate() {
+        for worked in worked {
+            let (number, tree, known, steps) = worked.context("a client at work")?;
             let client = &subject.clients[number];
-            let what = || format!("{}: client {} at work", subject.name, number + 1);
-            let (tree, known, steps) = worked.with_context(what)?;
             let own = owner(client.top);
             subject.tree.adopt(&tree, |id| owner(id) == own);
             subject.known.extend(known.into_iter().filter(|(id, _)| owner(*id) == own));
@@ -78,7 +88,13 @@ impl Shares {
             self.counts.kills += 1;
             self.subjects.iter_mut().try_for_each(|subject| subject.renew_verifier(true))?;
         }
+        let asked = asked.context("a command beside clients at work")?;
         self.look_between(at, (before, &tree), &done)?;
+        if let Some(command) = command {
+            self.note(format!("beside it {}: {asked}", command.body));
+            self.subjects[at].follow(&command)?;
+            return self.changed(at).context("after a command beside clients at work");
+        }
         if self.random.chance(70) {
             self.record(at)?;
         }

@@ -116,7 +116,18 @@ impl Subject {
         compare(&self.tree, ROOT, &walked, Times::Known)
             .and_then(|()| learn(&mut self.tree, ROOT, &walked, &mut self.known))
             .with_context(|| format!("the present of {}", self.name))?;
+        self.check_room()?;
         self.check_gone(random)
+    }
+
+    /// As many files are in use as there are objects.
+    fn check_room(&mut self) -> Result<()> {
+        let root = handle(&self.known, ROOT)?;
+        let (bytes, free, files, free_files) = self.boss.link.demand(&Call::Fsstat { root })?.room;
+        ensure!(free <= bytes, "{free} of {bytes} bytes are free");
+        let (used, objects) = (files - free_files, self.tree.below(ROOT).len() as u64);
+        ensure!(used == objects, "{used} files are in use, and there are {objects} objects");
+        Ok(())
     }
 
     /// Handles of what is gone must name nothing, and those of what is there again work: `learn`

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::super::subject::number;
 use super::Shares;
 use super::client::handle;
-use super::model::{ROOT, Tree};
+use super::model::ROOT;
 use super::subject::Subject;
 use crate::http::escape;
 use crate::nfs::{Call, status};
@@ -153,6 +153,7 @@ impl Shares {
         ensure!(status == status::STALE, "a handle of a deleted share gives {status}");
         for client in &subject.clients {
             self.counts.sent_again += client.link.sent_again;
+            self.counts.writes += client.writes;
         }
         Ok(())
     }
@@ -165,11 +166,5 @@ impl Subject {
         let status = self.boss.link.call(&Call::Mount { path })?.status;
         ensure!(status == status::NOENT, "MOUNT of {export}, which is gone, gives {status}");
         Ok(())
-    }
-
-    /// Whether every moment since the last change by others than clients is there, and its tree.
-    pub(super) fn client_moments(&self) -> Vec<(u64, Tree)> {
-        let since = self.moments.iter().filter(|moment| moment.seq >= self.base);
-        since.map(|moment| (moment.seq, moment.tree.clone())).collect()
     }
 }
