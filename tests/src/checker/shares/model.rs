@@ -94,6 +94,22 @@ pub(super) enum Op {
     Commit { file: Id },
 }
 
+impl Op {
+    /// The directories of its names.
+    fn directories(&self) -> Vec<Id> {
+        match self {
+            Op::Create { dir, .. }
+            | Op::Mkdir { dir, .. }
+            | Op::Symlink { dir, .. }
+            | Op::Link { dir, .. }
+            | Op::Remove { dir, .. }
+            | Op::Rmdir { dir, .. } => vec![*dir],
+            Op::Rename { from, to, .. } => vec![*from, *to],
+            Op::Write { .. } | Op::Set { .. } | Op::Commit { .. } => Vec::new(),
+        }
+    }
+}
+
 /// The object that an operation is about in the end, or the statuses with which it may fail.
 pub(super) type Outcome = Result<Id, &'static [u32]>;
 
@@ -229,6 +245,10 @@ impl Tree {
 
     /// Carries out an operation.
     pub fn apply(&mut self, op: &Op, user: User) -> Outcome {
+        // Who may not look into a directory is not told what is in it.
+        for dir in op.directories() {
+            refuse_if(!self.node(dir).permits(user, 1), &[status::ACCES])?;
+        }
         match op {
             Op::Create { dir, name, how, new } => self.create(*dir, name, how, *new, user),
             Op::Mkdir { dir, name, mode, new } => {

@@ -120,34 +120,63 @@ impl Shares {
         Some(Command::restore(&name, &path, &moment.tree))
     }
 
-    /// Has a command told, and done; the answer, unless the server was killed meanwhile: then it
-    /// is done again.
+    /// Has a command told, and done; the answer, unless the server was killed meanwhile.
     fn command(&mut self, at: usize, command: &Command) -> Result<Option<Value>> {
         let (http, name) = (self.server.http(), self.subjects[at].name.clone());
         let is_killed = self.random.chance(20);
-        let when = Duration::from_micros(self.random.below(6000));
-        let how = if is_killed { ", killed meanwhile, and again" } else { "" };
+        let how = if is_killed { ", killed meanwhile" } else { "" };
         self.note(format!("{name}: {} {}{how}", command.target, command.body));
         let dry = self.subjects[at].dry_run(&http, command)?;
         if is_killed {
-            thread::scope(|scope| {
-                let _ = scope.spawn(|| command.ask(&http, &name));
-                thread::sleep(when);
-                self.server.kill();
-            });
-            self.up_again()?;
+            self.killed(at, command)?;
+            return Ok(None);
         }
         let made = command.ask(&http, &name)?;
-        let counts = ["created", "overwritten", "removed", "kept", "bytes", "changes_total"];
-        for count in counts.into_iter().filter(|_| !is_killed) {
+        for count in ["created", "overwritten", "removed", "kept", "bytes", "changes_total"] {
             ensure!(dry[count] == made[count], "a dry run said {dry}, and {made} was done");
         }
         self.subjects[at].follow(command)?;
-        if is_killed {
-            self.subjects[at].remove_copies(&mut self.random)?;
-        }
         self.changed(at).with_context(|| format!("after {} {made}", command.target))?;
-        Ok(Some(made).filter(|_| !is_killed))
+        Ok(Some(made))
+    }
+
+    /// Kills the server while it does something. A restore that is given again does the rest; the
+    /// part that a repair has done is undone by its number.
+    fn killed(&mut self, at: usize, command: &Command) -> Result<()> {
+        let (http, name) = (self.server.http(), self.subjects[at].name.clone());
+        let when = Duration::from_micros(self.random.below(6000));
+        thread::scope(|scope| {
+            let _ = scope.spawn(|| command.ask(&http, &name));
+            thread::sleep(when);
+            self.server.kill();
+        });
+        self.up_again()?;
+        let mut again = None;
+        match command.what {
+            What::Restore(..) => again = Some(command.body.clone()),
+            What::Repair(_) => {
+                let newest = http.get(&self.subjects[at].share_path("/ops?limit=1"))?;
+                let cause =
+                    newest[0]["cause"].as_str().filter(|cause| cause.starts_with("repair="));
+                if let Some(cause) = cause.filter(|cause| **cause != command.body["undo"]) {
+                    again = Some(json!({ "undo": cause }));
+                }
+            }
+        }
+        if let Some(body) = again {
+            let before = self.subjects[at].tree.clone();
+            let (target, then) = (command.target, command.then.clone());
+            let (what, then) = match &command.what {
+                What::Restore(from, to) => (What::Restore(from.clone(), to.clone()), then),
+                What::Repair(top) => (What::Repair(*top), before),
+            };
+            let again = Command { target, body, then, what };
+            self.note(format!("{name}: {target} {}", again.body));
+            again.ask(&http, &name)?;
+            self.subjects[at].follow(&again)?;
+        }
+        self.subjects[at].remove_copies(&mut self.random)?;
+        self.changed(at).context("after a command that was killed")
     }
 
     /// The present was changed by a command: it is recorded, and clients begin anew.

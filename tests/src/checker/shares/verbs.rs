@@ -132,6 +132,7 @@ impl Shares {
             .collect();
         let links = (&self.address, &mut self.links);
         let mut clone = Subject::new(&name, subject.keeps_all, links, (tree, &users));
+        clone.boss.ids = subject.boss.ids.clone();
         let from = subject.name.clone();
         self.note(format!("clone {from} {body}"));
         clone.check(&mut self.random).context("a clone")?;
