@@ -19,8 +19,10 @@
 //! 10. Verbs that conflict leave what some order of them leaves (`verbs`, `orders`).
 //! 11. A clock that jumps expires nothing and changes no time (`clocks`).
 //! 12. All of this is the same for clients over iSCSI, beside others over NBD (`link`).
+//! 13. Trees of shares over NFS are what clients made of them, over kills; each recorded moment of
+//!     one is the same tree by every way to it; restores, repairs and diffs are right (`shares`).
 //!
-//! The model is an [`crate::image::Image`] for each moment. The generator is this module's own and
+//! The model is an [`crate::image::Image`] for each moment, and of shares a tree. The generator is this module's own and
 //! shares nothing with the simulator's, so that one's blind spot is not the other's.
 
 mod brim;
@@ -52,7 +54,8 @@ use world::World;
 /// How often a run fills a small pool.
 const FILLED: u64 = 2;
 
-/// What goes on beside the random steps, on a pool of its own: one of these, by the seed.
+/// What goes on beside the random steps, on a pool of its own: one of these, by the remainder of the
+/// seed and their number. Eight runs from seed 1 on have all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// A small pool is filled, and emptied of versions.
