@@ -22,8 +22,9 @@
 //! 13. Trees of shares over NFS are what clients made of them, over kills; each recorded moment of
 //!     one is the same tree by every way to it; restores, repairs and diffs are right (`shares`).
 //!
-//! The model is an [`crate::image::Image`] for each moment, and of shares a tree. The generator is this module's own and
-//! shares nothing with the simulator's, so that one's blind spot is not the other's.
+//! The model is an [`crate::image::Image`] for each moment, and of shares a tree. The generator is
+//! this module's own and shares nothing with the simulator's, so that one's blind spot is not the
+//! other's.
 
 mod brim;
 mod changes;
@@ -54,8 +55,8 @@ use world::World;
 /// How often a run fills a small pool.
 const FILLED: u64 = 2;
 
-/// What goes on beside the random steps, on a pool of its own: one of these, by the remainder of the
-/// seed and their number. Eight runs from seed 1 on have all of them.
+/// What goes on beside the random steps, on a pool of its own: one of these, by the seed modulo
+/// their number. Eight runs from seed 1 on have all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// A small pool is filled, and emptied of versions.

@@ -4,9 +4,9 @@
 //! 1. What was answered is there after a kill, and what was not is done exactly once when it is
 //!    sent again: so the tree after a storm is one tree, killed or not. Handles go on.
 //! 2. Writes that were not committed when the verifier changed are written again, as clients do.
-//! 3. A recorded moment is the same tree for ever: names, kinds, modes, owners, times, sizes, bytes,
-//!    links, and which names are one file; mounted, below `.hindsight` in any directory, held open,
-//!    by command, and exported.
+//! 3. A recorded moment is the same tree for ever: names, kinds, modes, owners, times, sizes,
+//!    bytes, links, and which names are one file; mounted, below `.hindsight` in any directory,
+//!    held open, by command, and exported.
 //! 4. A moment between two recorded ones is one after whole operations of each client (`between`).
 //! 5. Reverts, undone reverts, clones, restores and repairs leave the tree of their definition.
 //! 6. A diff tells each path that differs, and none of an object that nobody touched.

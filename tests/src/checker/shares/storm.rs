@@ -73,16 +73,7 @@ impl Shares {
             threads.into_iter().map(join).collect()
         });
         restarted?;
-        let mut done = Vec::new();
-        let subject = &mut self.subjects[at];
-        for worked in worked {
-            let (number, tree, known, steps) = worked.context("a client at work")?;
-            let client = &subject.clients[number];
-            let own = owner(client.top);
-            subject.tree.adopt(&tree, |id| owner(id) == own);
-            subject.known.extend(known.into_iter().filter(|(id, _)| owner(*id) == own));
-            done.push(Done { user: client.user, top: client.top, steps });
-        }
+        let done = self.subjects[at].take_in(worked)?;
         self.tell_storm(at, kills, &done);
         if kills {
             self.counts.kills += 1;
@@ -184,5 +175,21 @@ impl Shares {
             thread::sleep(Duration::from_millis(2));
         }
         Ok(())
+    }
+}
+
+impl Subject {
+    /// Puts together what clients did, each in its own directory.
+    fn take_in(&mut self, worked: Vec<Worked>) -> Result<Vec<Done>> {
+        let mut done = Vec::new();
+        for worked in worked {
+            let (number, tree, known, steps) = worked.context("a client at work")?;
+            let client = &self.clients[number];
+            let own = owner(client.top);
+            self.tree.adopt(&tree, |id| owner(id) == own);
+            self.known.extend(known.into_iter().filter(|(id, _)| owner(*id) == own));
+            done.push(Done { user: client.user, top: client.top, steps });
+        }
+        Ok(done)
     }
 }
