@@ -144,6 +144,7 @@ impl Shares {
     /// part that a repair has done is undone by its number.
     fn killed(&mut self, at: usize, command: &Command) -> Result<()> {
         let (http, name) = (self.server.http(), self.subjects[at].name.clone());
+        let newest = self.subjects[at].newest_cause(&http)?;
         let when = Duration::from_micros(self.random.below(6000));
         thread::scope(|scope| {
             let _ = scope.spawn(|| command.ask(&http, &name));
@@ -155,12 +156,10 @@ impl Shares {
         match command.what {
             What::Restore(..) => again = Some(command.body.clone()),
             What::Repair(_) => {
-                let newest = http.get(&self.subjects[at].share_path("/ops?limit=1"))?;
-                let cause =
-                    newest[0]["cause"].as_str().filter(|cause| cause.starts_with("repair="));
-                if let Some(cause) = cause.filter(|cause| **cause != command.body["undo"]) {
-                    again = Some(json!({ "undo": cause }));
-                }
+                let cause = self.subjects[at].newest_cause(&http)?;
+                // The newest may be of an earlier command, if this one had done nothing.
+                let is_part = cause.starts_with("repair=") && cause != newest;
+                again = is_part.then(|| json!({ "undo": cause }));
             }
         }
         if let Some(body) = again {
@@ -200,6 +199,12 @@ impl Subject {
         let dry = http.expect("POST", &target, Some(&body))?;
         ensure!(self.latest_seq(http)? == before, "a dry run changed the share");
         Ok(dry)
+    }
+
+    /// The command that did the newest operation; none of a client's.
+    fn newest_cause(&self, http: &Http) -> Result<String> {
+        let newest = http.get(&self.share_path("/ops?limit=1"))?;
+        Ok(newest[0]["cause"].as_str().unwrap_or_default().to_owned())
     }
 
     /// Removes the copies at the top that a repair which was interrupted may leave.
