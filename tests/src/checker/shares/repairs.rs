@@ -152,16 +152,15 @@ impl Shares {
             self.server.kill();
         });
         self.up_again()?;
-        let mut again = None;
-        match command.what {
-            What::Restore(..) => again = Some(command.body.clone()),
+        let again = match command.what {
+            What::Restore(..) => Some(command.body.clone()),
             What::Repair(_) => {
                 let cause = self.subjects[at].newest_cause(&http)?;
                 // The newest may be of an earlier command, if this one had done nothing.
                 let is_part = cause.starts_with("repair=") && cause != newest;
-                again = is_part.then(|| json!({ "undo": cause }));
+                is_part.then(|| json!({ "undo": cause }))
             }
-        }
+        };
         if let Some(body) = again {
             let before = self.subjects[at].tree.clone();
             let (target, then) = (command.target, command.then.clone());
