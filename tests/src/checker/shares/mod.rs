@@ -49,6 +49,9 @@ struct Shares {
     server: Server,
     address: Address,
     random: Random,
+    /// What is looked at, and how: what is found depends on when a kill came, and what is done next
+    /// must not.
+    eyes: Random,
     subjects: Vec<Subject>,
     counts: Counts,
     story: VecDeque<String>,
@@ -63,6 +66,7 @@ pub(super) fn run(program: &Path, pool: &Path, seed: u64) -> Result<Counts> {
         server: Server::start_with(program, pool, &["--nfs", "127.0.0.1:0"])?,
         address: Address::default(),
         random: Random::new(seed ^ 0x5ae5),
+        eyes: Random::new(seed ^ 0xe4e5),
         subjects: Vec::new(),
         counts: Counts::default(),
         story: VecDeque::new(),
@@ -174,7 +178,7 @@ impl Shares {
         }
         self.up_again()?;
         for at in 0..self.subjects.len() {
-            self.subjects[at].check(&mut self.random).context("after a restart")?;
+            self.subjects[at].check(&mut self.eyes).context("after a restart")?;
         }
         Ok(())
     }
@@ -198,7 +202,7 @@ impl Shares {
             let at = self.random.index(self.subjects.len());
             self.delete_share(at)?;
         }
-        self.subjects[0].check(&mut self.random)?;
+        self.subjects[0].check(&mut self.eyes)?;
         for client in self.subjects.iter().flat_map(|subject| &subject.clients) {
             self.counts.sent_again += client.link.sent_again;
             self.counts.writes += client.writes;

@@ -55,11 +55,11 @@ impl Shares {
             places.iter().filter(is).collect::<Vec<&Place>>()
         };
         let directories = of_kind(Kind::Directory);
-        let directory = directories[self.random.index(directories.len())];
+        let directory = directories[self.eyes.index(directories.len())];
         self.compare_list(&export, &moment.tree, directory)?;
         let files = of_kind(Kind::File);
         for _ in 0..READ_MAX {
-            let file = files[self.random.index(files.len())];
+            let file = files[self.eyes.index(files.len())];
             let mut cat = self.server.command(&["share", "cat", &export, "--"]);
             let output = command::output(cat.arg(OsString::from_vec(file.path.clone())))?;
             let what = format!("share cat {export} {}", path_text(&file.path));

@@ -19,7 +19,7 @@ impl Shares {
     /// Compares some recorded moments.
     pub(super) fn look_back(&mut self, at: usize) -> Result<()> {
         for _ in 0..3 {
-            let Some((name, moment)) = self.subjects[at].some_moment(&mut self.random) else {
+            let Some((name, moment)) = self.subjects[at].some_moment(&mut self.eyes) else {
                 return Ok(());
             };
             self.note(format!("look at {}@{name}, seq {}", self.subjects[at].name, moment.seq));
@@ -27,8 +27,8 @@ impl Shares {
         }
         let subject = &mut self.subjects[at];
         if !subject.held.is_empty() {
-            let held = self.random.index(subject.held.len());
-            subject.compare_held(held, &mut self.random)?;
+            let held = self.eyes.index(subject.held.len());
+            subject.compare_held(held, &mut self.eyes)?;
             self.counts.compared += 1;
         }
         Ok(())
@@ -37,9 +37,9 @@ impl Shares {
     /// Compares a moment by one of the ways to it.
     fn compare_moment(&mut self, at: usize, name: &str, moment: &Moment) -> Result<()> {
         self.counts.compared += 1;
-        let way = self.random.below(5);
+        let way = self.eyes.below(5);
         let what = format!("{}@{name} (seq {}) by way {way}", self.subjects[at].name, moment.seq);
-        let (subject, random) = (&mut self.subjects[at], &mut self.random);
+        let (subject, random) = (&mut self.subjects[at], &mut self.eyes);
         match way {
             0 => subject.compare_mounted(name, moment, random),
             1 => subject.compare_inside(ROOT, b"", name, moment, random),
@@ -76,19 +76,19 @@ impl Shares {
     /// Compares the present, what is held, and recorded moments of a share.
     pub(super) fn compare_everything(&mut self, at: usize) -> Result<()> {
         let subject = &mut self.subjects[at];
-        subject.check(&mut self.random)?;
+        subject.check(&mut self.eyes)?;
         for held in 0..subject.held.len() {
-            subject.compare_held(held, &mut self.random)?;
+            subject.compare_held(held, &mut self.eyes)?;
         }
         let mut left: Vec<Moment> = subject.moments.clone();
         left.retain(|moment| !subject.sure_names(moment).is_empty());
         let mut chosen: Vec<Moment> = left.split_off(left.len().saturating_sub(2));
         while chosen.len() < COMPARED_AT_END && !left.is_empty() {
-            chosen.push(left.swap_remove(self.random.index(left.len())));
+            chosen.push(left.swap_remove(self.eyes.index(left.len())));
         }
         for moment in chosen {
             let names = self.subjects[at].sure_names(&moment);
-            let name = names[self.random.index(names.len())].to_owned();
+            let name = names[self.eyes.index(names.len())].to_owned();
             self.compare_moment(at, &name, &moment)?;
         }
         Ok(())

@@ -56,7 +56,7 @@ impl Shares {
     /// Puts a path back as it was, or beside what is there now, and perhaps undoes it.
     pub(super) fn restore(&mut self, at: usize) -> Result<()> {
         let subject = &mut self.subjects[at];
-        subject.check(&mut self.random)?;
+        subject.check(&mut self.eyes)?;
         let Some((name, moment)) = subject.some_moment(&mut self.random) else { return Ok(()) };
         let now = &subject.tree;
         let Some(path) = choose(&moment.tree, now, &mut self.random) else { return Ok(()) };
@@ -81,7 +81,7 @@ impl Shares {
 
     /// Undoes what a client did in its directory since a moment, and perhaps undoes that.
     pub(super) fn repair(&mut self, at: usize) -> Result<()> {
-        self.subjects[at].check(&mut self.random)?;
+        self.subjects[at].check(&mut self.eyes)?;
         let client = self.random.index(self.subjects[at].clients.len());
         let Some(command) = self.repair_of(at, client) else { return Ok(()) };
         let before = self.subjects[at].tree.clone();
@@ -96,7 +96,7 @@ impl Shares {
 
     fn repair_of(&mut self, at: usize, client: usize) -> Option<Command> {
         let (subject, random) = (&self.subjects[at], &mut self.random);
-        let since = subject.moments.iter().filter(|moment| moment.seq >= subject.base);
+        let since = subject.moments.iter().filter(|moment| moment.is_clients);
         let moments: Vec<&Moment> = since.filter(|_| subject.keeps_all).collect();
         if moments.is_empty() {
             return None;
@@ -173,7 +173,7 @@ impl Shares {
             again.ask(&http, &name)?;
             self.subjects[at].follow(&again)?;
         }
-        self.subjects[at].remove_copies(&mut self.random)?;
+        self.subjects[at].remove_copies(&mut self.eyes)?;
         self.changed(at).context("after a command that was killed")
     }
 
@@ -181,9 +181,7 @@ impl Shares {
     pub(super) fn changed(&mut self, at: usize) -> Result<()> {
         self.counts.repairs += 1;
         self.record(at)?;
-        let (subject, http) = (&mut self.subjects[at], self.server.http());
-        let seq = subject.latest_seq(&http)?;
-        subject.begin_anew(seq);
+        self.subjects[at].begin_anew();
         Ok(())
     }
 }

@@ -118,7 +118,7 @@ impl Shares {
         if !self.subjects[at].keeps_all {
             return Ok(());
         }
-        let mut seqs: Vec<u64> = (0..BETWEEN).map(|_| self.random.between(before, after)).collect();
+        let mut seqs: Vec<u64> = (0..BETWEEN).map(|_| self.eyes.between(before, after)).collect();
         seqs.sort_unstable();
         seqs.dedup();
         let mut least = Vec::new();
@@ -126,7 +126,7 @@ impl Shares {
             let subject = &mut self.subjects[at];
             let export = format!("{}@seq:{seq}", subject.name);
             let top = mount(&mut subject.boss.link, &export)?;
-            let walked = walk(&mut subject.boss.link, &top, &mut self.random);
+            let walked = walk(&mut subject.boss.link, &top, &mut self.eyes);
             let walked = walked.with_context(|| export.clone())?;
             let what = || format!("{export}, between seq {before} and {after}");
             reached(tree, done, &walked, &mut least).with_context(what)?;
@@ -164,7 +164,7 @@ impl Shares {
     /// Compares and records the present, by its time too now and then.
     pub(super) fn record(&mut self, at: usize) -> Result<()> {
         let subject = &mut self.subjects[at];
-        subject.check(&mut self.random)?;
+        subject.check(&mut self.eyes)?;
         let seq = subject.record(&self.server.http())?;
         self.counts.compared += 1;
         if self.random.chance(30) {

@@ -24,6 +24,8 @@ pub(super) struct Moment {
     pub names: Vec<String>,
     pub seq: u64,
     pub tree: Tree,
+    /// Since then only clients changed anything.
+    pub is_clients: bool,
 }
 
 /// A mount of a moment, which stays while the share goes on.
@@ -48,9 +50,7 @@ pub(super) struct Subject {
     pub marks: Vec<String>,
     pub versions: Vec<u64>,
     pub verifier: Verifier,
-    /// Of the moments, the first since which only clients changed anything.
-    pub base: u64,
-    /// Users of the clients that changed the common directory since then.
+    /// Users of the clients that changed the common directory since others changed anything.
     pub common: Vec<u32>,
 }
 
@@ -87,7 +87,6 @@ impl Subject {
             marks: Vec::new(),
             versions: Vec::new(),
             verifier: Verifier::default(),
-            base: 0,
             common: Vec::new(),
         }
     }
@@ -157,19 +156,25 @@ impl Subject {
     /// Records the present, which was compared, by its seq.
     pub fn record(&mut self, http: &Http) -> Result<u64> {
         let seq = self.latest_seq(http)?;
-        self.remember(seq, vec![format!("seq:{seq}")]);
+        // Also if there is one of that seq: whether a command that was killed did anything must not
+        // decide what is done next.
+        let (names, tree) = (vec![format!("seq:{seq}")], self.tree.clone());
+        self.moments.push(Moment { names, seq, tree, is_clients: true });
         Ok(seq)
     }
 
     /// Records the present under these names.
     pub fn remember(&mut self, seq: u64, names: Vec<String>) {
-        match self.moments.iter_mut().find(|moment| moment.seq == seq) {
+        match self.moments.iter_mut().rev().find(|moment| moment.seq == seq) {
             Some(moment) => {
                 moment.names.extend(names);
                 moment.names.sort();
                 moment.names.dedup();
             }
-            None => self.moments.push(Moment { names, seq, tree: self.tree.clone() }),
+            None => {
+                let tree = self.tree.clone();
+                self.moments.push(Moment { names, seq, tree, is_clients: true });
+            }
         }
     }
 
@@ -200,9 +205,11 @@ impl Subject {
         self.moments.retain(|moment| !moment.names.is_empty());
     }
 
-    /// The present was changed by others than clients: nobody has anything that is not committed.
-    pub fn begin_anew(&mut self, seq: u64) {
-        self.base = seq;
+    /// The present, which is recorded, was changed by others than clients: nobody has anything that
+    /// is not committed.
+    pub fn begin_anew(&mut self) {
+        let before = self.moments.len() - 1;
+        self.moments[..before].iter_mut().for_each(|moment| moment.is_clients = false);
         self.common.clear();
         self.clients.iter_mut().for_each(|client| client.dirty.clear());
     }

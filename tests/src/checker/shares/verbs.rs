@@ -15,7 +15,7 @@ impl Shares {
     pub(super) fn create_version(&mut self, at: usize) -> Result<()> {
         let http = self.server.http();
         let subject = &mut self.subjects[at];
-        subject.check(&mut self.random)?;
+        subject.check(&mut self.eyes)?;
         let made = http.expect("POST", &subject.path("/versions"), Some(&json!({})))?;
         let (version, seq) = (number(&made["number"])?, number(&made["seq"])?);
         subject.versions.push(version);
@@ -50,7 +50,7 @@ impl Shares {
         let mut body = json!({ "name": mark, "pin": pin });
         match &chosen {
             Some((moment, _)) => body["at"] = json!(moment),
-            None => subject.check(&mut self.random)?,
+            None => subject.check(&mut self.eyes)?,
         }
         let made = http.expect("POST", &subject.path("/marks"), Some(&body))?;
         let seq = number(&made["seq"])?;
@@ -82,7 +82,7 @@ impl Shares {
     pub(super) fn revert(&mut self, at: usize) -> Result<()> {
         let http = self.server.http();
         let subject = &mut self.subjects[at];
-        subject.check(&mut self.random)?;
+        subject.check(&mut self.eyes)?;
         let undo = subject.undo.take().filter(|_| subject.keeps_all && self.random.chance(50));
         let (to, tree) = match undo {
             Some((seq, tree)) => (format!("seq:{seq}"), tree),
@@ -102,9 +102,7 @@ impl Shares {
         self.note(format!("{name}: revert to {to} from seq {before}"));
         self.counts.reverts += 1;
         self.record(at).context("after a revert")?;
-        let subject = &mut self.subjects[at];
-        let seq = subject.latest_seq(&http)?;
-        subject.begin_anew(seq);
+        self.subjects[at].begin_anew();
         Ok(())
     }
 
@@ -120,7 +118,7 @@ impl Shares {
                 found.tree
             }
             None => {
-                subject.check(&mut self.random)?;
+                subject.check(&mut self.eyes)?;
                 subject.tree.clone()
             }
         };
@@ -135,9 +133,9 @@ impl Shares {
         clone.boss.ids = subject.boss.ids.clone();
         let from = subject.name.clone();
         self.note(format!("clone {from} {body}"));
-        clone.check(&mut self.random).context("a clone")?;
+        clone.check(&mut self.eyes).context("a clone")?;
         clone.renew_verifier(false)?;
-        clone.base = clone.record(&http)?;
+        clone.record(&http)?;
         self.subjects.push(clone);
         self.counts.clones += 1;
         Ok(())
