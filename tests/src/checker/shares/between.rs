@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
 
-use super::client::Step;
+use super::client::{Step, told};
 use super::look::{Times, Walked, compare};
 use super::model::{Id, Op, Tree, User};
 
@@ -41,22 +41,15 @@ pub(super) fn reached(
         let states = states(before, client, &found, *least);
         if states.is_empty() {
             let mut tree = before.clone();
-            let mut faults = Vec::new();
-            for step in client.steps.iter().take(1 + least.whole) {
+            let mut faults = String::new();
+            for step in &client.steps {
                 let fault = compare(&tree, client.top, &found, Times::Any).err();
-                faults.push(format!(
-                    "before {:?}: {:?}",
-                    step.ops,
-                    fault.map(|f| format!("{f:#}"))
-                ));
+                let fault = fault.map(|fault| format!("{fault:#}")).unwrap_or_default();
+                let ops: Vec<String> = step.ops.iter().map(told).collect();
+                faults.push_str(&format!("\n{fault}\nthen {}", ops.join(" + ")));
                 tree.apply_all(&step.ops, client.user);
             }
-            faults.reverse();
-            faults.truncate(3);
-            bail!(
-                "the tree of {:?} is after no number of its operations: {faults:#?}",
-                client.user
-            );
+            bail!("the tree of {:?} is after no number of its operations:{faults}", client.user);
         }
         all.push(states);
     }

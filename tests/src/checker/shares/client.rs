@@ -215,7 +215,7 @@ impl Client {
 pub(super) fn manner(random: &mut Random) -> Manner {
     match random.below(100) {
         0..6 => Manner::Twice,
-        6..9 => Manner::Cut,
+        6..12 => Manner::Cut,
         _ => Manner::Plain,
     }
 }
