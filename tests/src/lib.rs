@@ -2,8 +2,8 @@
 //!
 //! 1. Nothing here knows the engine or its crates: everything goes through the program, its
 //!    sockets, its files and its exit codes, as a user's would.
-//! 2. The NBD and HTTP clients are written apart from `wire` and `api`, so that a mistake in a
-//!    codec does not hide itself.
+//! 2. The NBD, iSCSI, NFS and HTTP clients are written apart from `wire` and `api`, so that a
+//!    mistake in a codec does not hide itself.
 //! 3. Whatever is started is ended by its own process id, also when a test fails.
 
 pub mod browser;
@@ -16,6 +16,7 @@ pub mod http;
 pub mod image;
 pub mod iscsi;
 pub mod nbd;
+pub mod nfs;
 pub mod postgres;
 pub mod random;
 pub mod server;

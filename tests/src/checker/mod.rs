@@ -19,9 +19,12 @@
 //! 10. Verbs that conflict leave what some order of them leaves (`verbs`, `orders`).
 //! 11. A clock that jumps expires nothing and changes no time (`clocks`).
 //! 12. All of this is the same for clients over iSCSI, beside others over NBD (`link`).
+//! 13. Trees of shares over NFS are what clients made of them, over kills; each recorded moment of
+//!     one is the same tree by every way to it; restores, repairs and diffs are right (`shares`).
 //!
-//! The model is an [`crate::image::Image`] for each moment. The generator is this module's own and
-//! shares nothing with the simulator's, so that one's blind spot is not the other's.
+//! The model is an [`crate::image::Image`] for each moment, and of shares a tree. The generator is
+//! this module's own and shares nothing with the simulator's, so that one's blind spot is not the
+//! other's.
 
 mod brim;
 mod changes;
@@ -33,6 +36,7 @@ mod past;
 mod plan;
 mod rot;
 mod settle;
+mod shares;
 mod storm;
 mod subject;
 mod verbs;
@@ -51,7 +55,8 @@ use world::World;
 /// How often a run fills a small pool.
 const FILLED: u64 = 2;
 
-/// What goes on beside the random steps, on a pool of its own: one of these, by the seed.
+/// What goes on beside the random steps, on a pool of its own: one of these, by the seed modulo
+/// their number. Eight runs from seed 1 on have all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// A small pool is filled, and emptied of versions.
@@ -62,11 +67,13 @@ pub enum Part {
     Verbs,
     /// The clock jumps.
     Clocks,
+    /// Clients of file trees.
+    Shares,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 4] = [Part::Brim, Part::Rot, Part::Verbs, Part::Clocks];
+    pub const ALL: [Part; 5] = [Part::Brim, Part::Rot, Part::Verbs, Part::Clocks, Part::Shares];
 
     fn run(self, program: &Path, folder: &Path, seed: u64) -> Result<Counts> {
         match self {
@@ -74,6 +81,7 @@ impl Part {
             Part::Rot => rot::run(program, &folder.join("rot"), seed),
             Part::Verbs => verbs::run(program, &folder.join("verbs"), seed),
             Part::Clocks => clocks::run(program, &folder.join("clocks"), seed),
+            Part::Shares => shares::run(program, &folder.join("shares"), seed),
         }
     }
 }
@@ -108,7 +116,7 @@ impl Default for Options {
 /// One run on pools of its own, which are kept when something is found.
 pub fn run(program: &Path, seed: u64, options: Options) -> Result<Counts> {
     let folder = tempfile::Builder::new().prefix("hindsight-checker-").tempdir()?;
-    let part = options.only.unwrap_or(Part::ALL[usize::try_from(seed % 4)?]);
+    let part = options.only.unwrap_or(Part::ALL[usize::try_from(seed)? % Part::ALL.len()]);
     let outcome = thread::scope(|scope| {
         let beside = scope.spawn(|| part.run(program, folder.path(), seed));
         let world = match options.only {

@@ -51,6 +51,10 @@ pub struct Counts {
     pub clashes: u64,
     /// Times that the clock jumped and came back.
     pub jumps: u64,
+    /// Restores and repairs of shares.
+    pub repairs: u64,
+    /// Times that calls of NFS were sent again.
+    pub sent_again: u64,
 }
 
 impl std::ops::AddAssign for Counts {
@@ -66,6 +70,8 @@ impl std::ops::AddAssign for Counts {
         self.sessions += other.sessions;
         self.clashes += other.clashes;
         self.jumps += other.jumps;
+        self.repairs += other.repairs;
+        self.sent_again += other.sent_again;
     }
 }
 
@@ -75,7 +81,8 @@ impl std::fmt::Display for Counts {
             f,
             "{} writes, {} moments compared, {} kills, {} reverts, {} clones, {} diffs, \
              {} bits flipped ({} starts refused), \
-             {} sessions over iSCSI, {} clashes, {} jumps of the clock",
+             {} sessions over iSCSI, {} clashes, {} jumps of the clock, \
+             {} repairs of shares, {} times calls sent again",
             self.writes,
             self.compared,
             self.kills,
@@ -86,7 +93,9 @@ impl std::fmt::Display for Counts {
             self.refused,
             self.sessions,
             self.clashes,
-            self.jumps
+            self.jumps,
+            self.repairs,
+            self.sent_again
         )
     }
 }

@@ -41,7 +41,10 @@ impl Earlier {
         let mut number = share.last_log_block();
         while let Ok(Some(block)) = share.log_block(number) {
             let mut is_old = false;
-            for operation in block.operations() {
+            // A WRITE may be done once more: nothing of the earlier server comes late.
+            let is_write = |procedure: u8| u32::from(procedure) == Procedure::Write.number();
+            let operations = block.operations();
+            for operation in operations.filter(|each| !is_write(each.procedure.number())) {
                 let age = now.as_nanos().saturating_sub(operation.time.as_nanos());
                 if Duration::from_nanos(age) >= AGE_MAX {
                     is_old = true;

@@ -7,7 +7,11 @@
 //! 2. A call whose answer was "later", or that came to no answer, has no entry: it is to be carried
 //!    out when it is sent again.
 //! 3. An answer holds for [`AGE_MAX`], as clients begin anew with their numbers. There are
-//!    [`ENTRIES_MAX`] entries beside those under way; the oldest goes first.
+//!    [`ENTRIES_MAX`] entries beside those under way; the oldest goes first. WRITEs have as many of
+//!    their own, so that they push nothing else out.
+//!
+//! WRITEs too: what a connection that broke had received may be carried out after the client was
+//! answered on another one, and has written there again, or cut the file.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -24,6 +28,8 @@ use super::answer::results;
 const AGE_MAX: Duration = Duration::from_secs(120);
 /// Answers of all clients together.
 const ENTRIES_MAX: usize = 32 << 10;
+/// The number of WRITE.
+const WRITE: u32 = Procedure::Write.number();
 /// Connections that wait for one answer.
 const WAITING_MAX: usize = 4;
 
@@ -53,8 +59,8 @@ pub(crate) struct Replays(RankedMutex<Kept>);
 #[derive(Default)]
 struct Kept {
     entries: BTreeMap<Key, Entry>,
-    /// Those that are answered, the oldest first.
-    answered: VecDeque<(Instant, Key)>,
+    /// Those that are answered, the oldest first: WRITEs, and others.
+    answered: [VecDeque<(Instant, Key)>; 2],
 }
 
 /// The state of a call.
@@ -103,14 +109,16 @@ impl Entered {
         let mut kept = self.replays.0.lock();
         let entry = Entry::Answered(Arc::clone(&answer), now);
         tell(kept.entries.insert(self.key, entry), &answer);
-        kept.answered.push_back((now, self.key));
-        while let Some((when, key)) = kept.answered.front().copied()
-            && (kept.answered.len() > ENTRIES_MAX || now.duration_since(when) >= AGE_MAX)
+        let Kept { entries, answered } = &mut *kept;
+        let answered = &mut answered[usize::from(self.key.procedure != WRITE)];
+        answered.push_back((now, self.key));
+        while let Some((when, key)) = answered.front().copied()
+            && (answered.len() > ENTRIES_MAX || now.duration_since(when) >= AGE_MAX)
         {
-            kept.answered.pop_front();
+            answered.pop_front();
             // It may have been carried out once more since.
-            if matches!(kept.entries.get(&key), Some(Entry::Answered(_, own)) if *own == when) {
-                kept.entries.remove(&key);
+            if matches!(entries.get(&key), Some(Entry::Answered(_, own)) if *own == when) {
+                entries.remove(&key);
             }
         }
     }
@@ -209,6 +217,12 @@ mod tests {
         }
         assert!(matches!(replays.enter(key(0), &late), Seen::UnderWay));
         assert!(matches!(replays.enter(key(2), &late), Seen::Answered(_)));
+        let write = |xid| Key { procedure: super::WRITE, ..key(xid) };
+        for xid in 1..=count {
+            new(&replays, write(xid), &late).answer(b"");
+        }
+        assert!(matches!(replays.enter(key(2), &late), Seen::Answered(_)), "WRITEs have their own");
+        assert!(matches!(replays.enter(write(1), &late), Seen::Answered(_)));
         drop((new(&replays, key(1), &late), first));
     }
 }

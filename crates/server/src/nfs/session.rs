@@ -366,14 +366,12 @@ impl Session {
                 return self.output.push(&results(asked.xid, &failed));
             };
             let arguments_crc = format::checksum::block_crc(asked.arguments);
-            let mut entered = None;
-            if let Some(key) = self.key(asked, procedure, arguments_crc) {
-                match self.context.replays.enter(key, &self.late.0) {
-                    Seen::New(new) => entered = Some(new),
-                    Seen::UnderWay => return,
-                    Seen::Answered(answer) => return self.output.push(&answer),
-                }
-            }
+            let key = self.key(asked, procedure, arguments_crc);
+            let entered = match self.context.replays.enter(key, &self.late.0) {
+                Seen::New(new) => new,
+                Seen::UnderWay => return,
+                Seen::Answered(answer) => return self.output.push(&answer),
+            };
             let (bytes, body) = (Arc::clone(bytes), body.clone());
             let update = Update { bytes, body, entered, arguments_crc };
             return add(batches, self.peer, handle.volume, update);
@@ -400,19 +398,14 @@ impl Session {
         });
     }
 
-    /// The entry of a call in the duplicate request cache. A WRITE may be done twice.
-    fn key(&self, asked: &rpc::Call<'_>, procedure: Procedure, arguments_crc: u32) -> Option<Key> {
+    /// A call in the duplicate request cache.
+    fn key(&self, asked: &rpc::Call<'_>, procedure: Procedure, arguments_crc: u32) -> Key {
         let uid = match asked.credentials {
             Credentials::Sys(sys) => sys.uid,
             Credentials::None | Credentials::Other(_) => u32::MAX,
         };
-        (procedure != Procedure::Write).then_some(Key {
-            client: self.peer.ip,
-            xid: asked.xid,
-            procedure: procedure.number(),
-            arguments_crc,
-            uid,
-        })
+        let (client, xid, procedure) = (self.peer.ip, asked.xid, procedure.number());
+        Key { client, xid, procedure, arguments_crc, uid }
     }
 
     /// Carries out a batch: at once if nothing has to wait, else as a job.

@@ -41,8 +41,8 @@ type Change<'s, 'd> = Transaction<'s, 'd, VolumeBlocks>;
 pub(crate) struct Update {
     pub(crate) bytes: Arc<Vec<u8>>,
     pub(crate) body: Range<usize>,
-    /// Its entry in the duplicate request cache, if it has one.
-    pub(crate) entered: Option<Entered>,
+    /// Its entry in the duplicate request cache.
+    pub(crate) entered: Entered,
     pub(crate) arguments_crc: u32,
 }
 
@@ -105,11 +105,9 @@ impl Batch {
             let answered = answers.len();
             for (update, answer) in self.updates.drain(..answered).zip(answers) {
                 errors += u64::from(answer.is_error);
-                if let Some(entered) = update.entered {
-                    match answer.holds {
-                        true => entered.answer(&answer.bytes),
-                        false => entered.pass(&answer.bytes),
-                    }
+                match answer.holds {
+                    true => update.entered.answer(&answer.bytes),
+                    false => update.entered.pass(&answer.bytes),
                 }
                 out.extend_from_slice(&answer.bytes);
             }
@@ -126,9 +124,7 @@ impl Batch {
         for update in self.updates.drain(..) {
             let answer = failure(&decode(&update), status);
             out.extend_from_slice(&answer.bytes);
-            if let Some(entered) = update.entered {
-                entered.pass(&answer.bytes);
-            }
+            update.entered.pass(&answer.bytes);
         }
         count
     }
@@ -223,7 +219,7 @@ impl Batch {
                     stopped: None,
                 };
                 let earlier = opened.earlier().find(&applying.caller, call.procedure);
-                let results = match earlier.filter(|_| update.entered.is_some()) {
+                let results = match earlier {
                     Some(done) => applying.again(&done, &call.call),
                     None => applying.apply(id, &call.call),
                 };
@@ -421,7 +417,7 @@ impl<'d> Applying<'_, '_, 'd> {
                 file_attributes: of_other(),
                 linkdir_wcc: wcc(done.object),
             })),
-            _ => unreachable!("it has no entry"),
+            _ => unreachable!("a WRITE is none of an earlier server's"),
         }
     }
 

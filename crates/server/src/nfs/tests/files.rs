@@ -169,6 +169,24 @@ fn a_call_that_is_sent_again_is_not_done_again_whatever_its_connection() {
 }
 
 #[test]
+fn a_write_that_comes_again_late_on_another_connection_takes_nothing_newer_away() {
+    let rig = Rig::new();
+    let mut client = Client::connect(rig.address);
+    let top = client.mount("/s").expect("a handle");
+    let file = client.create(&top, "f").expect("made");
+    let arguments = Args::default().opaque(&file).u64(0).u32(3).u32(0).opaque(b"old").0;
+    client.xid = 7000;
+    let record = client.record(wire::nfs3::PROGRAM, Procedure::Write.number(), &arguments);
+    client.send(&record);
+    let first = client.receive().expect("a reply");
+    client.write(&file, 0, 0, b"new").expect("written");
+    let mut broken = Client::connect(rig.address);
+    broken.send(&record);
+    assert_eq!(broken.receive().expect("a reply"), first);
+    assert_eq!(client.read(&file, 0, 10).expect("read").0, b"new");
+}
+
+#[test]
 fn a_call_that_is_sent_again_after_a_kill_gets_an_answer_as_the_first_time() {
     let rig = Rig::new();
     let mut client = Client::connect(rig.address);
