@@ -11,6 +11,8 @@ PREFIX ?= /usr/local
 CHECKER_SEED ?= 1
 CHECKER_ROUNDS ?= 8
 GUEST_MINUTES ?= 0
+# Many tests wait for servers and clients more than they compute.
+TEST_THREADS ?= 4
 
 .PHONY: help run lab build-tests test demo checker check bench guest-test install-hooks
 
@@ -40,7 +42,7 @@ build-tests:
 
 test: build-tests
 	@scripts/install-packages guest
-	$(CARGO) test --workspace --no-fail-fast
+	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace --no-fail-fast
 	$(TARGET)/debug/checker --hindsight $(HINDSIGHT) --seed $(CHECKER_SEED) --rounds $(CHECKER_ROUNDS)
 	scripts/demo --or-skip $(HINDSIGHT)
 	scripts/guest-test $(HINDSIGHT) nbd-ext4 iscsi-xfs nfs

@@ -114,7 +114,7 @@ pub struct VersionsOfQuery {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RepairShare {
-    /// The operations to be undone: conditions with `and` between them, of `client`, `uid`, `time`,
+    /// The operations to be undone: conditions with `and` or `or` between them, of `client`, `uid`, `time`,
     /// `path`, `op`, `number`, `repair` and `restore`.
     #[schema(example = "client=10.0.0.7 and time>=-2h and path~/docs/*")]
     pub undo: String,

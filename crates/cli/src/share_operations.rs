@@ -1,6 +1,7 @@
 //! `hindsight share ops`, `share log`, `share repair`: who changed a share, and the share without
 //! that.
 
+use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -62,7 +63,7 @@ pub struct LogArgs {
 pub struct RepairArgs {
     /// Name of the share.
     name: String,
-    /// The operations to undo: conditions with `and` between them, such as `client=10.0.0.7 and
+    /// The operations to undo: conditions with `and` or `or` between them, such as `client=10.0.0.7 and
     /// time>=-2h and path~/docs/*`; of client, uid, time, path, op, number, repair,
     /// restore, import.
     #[arg(long, value_name = "CONDITIONS")]
@@ -208,6 +209,15 @@ pub fn repair(session: &Session, args: &RepairArgs) -> anyhow::Result<ExitCode> 
     }
     let kept = count(repair.kept, "operation");
     say(&format!("{kept} not undone, since others stand on them: --follow names undoes both"));
+    let causes = repair.dependents.iter().filter_map(|one| one.operation.cause.as_deref());
+    let repairs: BTreeSet<&str> = causes.filter(|cause| cause.starts_with("repair=")).collect();
+    if !repairs.is_empty() {
+        let all = repairs.into_iter().collect::<Vec<_>>().join(" or ");
+        say(&format!(
+            "repairs stand on them, too: --undo '{} or {all}' is without these",
+            args.undo
+        ));
+    }
     Ok(if args.dry_run { ExitCode::Done } else { ExitCode::Partly })
 }
 

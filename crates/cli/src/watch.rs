@@ -3,10 +3,11 @@
 
 use api::{ExitCode, SensitivityName, SetWatch, Watch, WatchAlarm};
 use clap::Subcommand;
+use serde_json::json;
 use units::{Sensitivity, SensitivityError};
 
 use crate::output::{Align, human, pairs, table};
-use crate::session::Session;
+use crate::session::{Session, say};
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -15,9 +16,9 @@ pub enum Verb {
     Set {
         /// Name of the volume.
         name: String,
-        /// How soon there is an alarm: low, normal or high.
-        #[arg(long, default_value = "normal", value_parser = sensitivity)]
-        sensitivity: Sensitivity,
+        /// How soon there is an alarm: low, normal or high [default: as it was, or normal].
+        #[arg(long, value_parser = sensitivity)]
+        sensitivity: Option<Sensitivity>,
     },
     /// Show what the last look found, and the alarms.
     Show {
@@ -39,11 +40,20 @@ pub fn run(session: &Session, verb: &Verb) -> anyhow::Result<ExitCode> {
     let client = session.client()?;
     match verb {
         Verb::Set { name, sensitivity } => {
-            let body = SetWatch { sensitivity: SensitivityName(*sensitivity) };
+            let normal = SensitivityName(Sensitivity::Normal);
+            let sensitivity = match sensitivity {
+                Some(how) => SensitivityName(*how),
+                None => client.volume(name)?.watch.unwrap_or(normal),
+            };
+            let body = SetWatch { sensitivity };
             session.answer(&client.set_watch(name, &body)?, show)?;
         }
         Verb::Show { name } => session.answer(&client.watch(name)?, show)?,
-        Verb::Remove { name } => client.remove_watch(name)?,
+        Verb::Remove { name } => {
+            client.remove_watch(name)?;
+            say(&format!("watch of {name}: removed; marks of its alarms stay"));
+            session.answer(&json!({"volume": name, "removed": true}), |_| String::new())?;
+        }
     }
     Ok(ExitCode::Done)
 }

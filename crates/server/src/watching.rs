@@ -23,15 +23,22 @@ const EVERY: Duration = Duration::from_secs(10);
 /// Pages of the map that a look samples, and blocks that it reads of either moment.
 const PAGES_MAX: usize = 64;
 const BLOCKS_MAX: usize = 64;
+/// Bytes of the volume that a page is about.
+const PAGE_BYTES: u64 = 2 << 20;
 /// Bits a byte from which on a block looks random; it did not where it had so many.
 const RANDOM_BITS: f64 = 7.8;
 const PLAIN_BITS: f64 = 7.0;
 /// Bytes below which a look tells nothing.
 const LEAST_BYTES: u64 = 256 << 10;
+/// Pages of a sample in which something has to be found before it counts for all pages that were
+/// written to: a single one may be like no other.
+const PAGES_MIN: usize = 4;
 /// Looks without anything that end an episode.
 const QUIET_LOOKS: u32 = 6;
 /// Looks after which an episode without an alarm begins anew.
 const LOOKS_MAX: u32 = 60;
+/// Wiping so much is enough, whatever a volume holds.
+const WIPED_BYTES_MAX: u64 = 64 << 30;
 /// The shortest time between two alarms of a volume, in nanoseconds: each holds a moment.
 const BETWEEN_NS: u64 = 3_600_000_000_000;
 
@@ -54,14 +61,14 @@ impl Found {
 }
 
 /// Bytes from which on there is an alarm.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Floors {
     scrambled: u64,
     wiped: u64,
 }
 
 impl Floors {
-    /// An eighth of a small volume's data is enough; wiping a quarter is, whatever its size.
+    /// An eighth of a small volume's data is enough; wiping takes a quarter of it.
     fn of(sensitivity: Sensitivity, live_bytes: u64) -> Floors {
         let most = match sensitivity {
             Sensitivity::Low => 1 << 30,
@@ -69,7 +76,7 @@ impl Floors {
             Sensitivity::High => 8 << 20,
         };
         let scrambled = (live_bytes / 8).clamp(1 << 20, most);
-        Floors { scrambled, wiped: scrambled.max(live_bytes / 4) }
+        Floors { scrambled, wiped: scrambled.max(live_bytes / 4).min(WIPED_BYTES_MAX) }
     }
 }
 
@@ -77,6 +84,8 @@ impl Floors {
 struct Episode<V> {
     /// The moment before it began; let go of once there was an alarm.
     before: Option<V>,
+    /// By what the volume held then.
+    floors: Floors,
     found: Found,
     looks: u32,
     quiet: u32,
@@ -102,6 +111,7 @@ fn note<V>(
     }
     let open = episode.get_or_insert_with(|| Episode {
         before: Some(before()),
+        floors,
         found: Found::default(),
         looks: 0,
         quiet: 0,
@@ -111,7 +121,7 @@ fn note<V>(
     open.found.written_over += found.written_over;
     open.found.scrambled += found.scrambled;
     open.found.wiped += found.wiped;
-    let all = open.found;
+    let (all, floors) = (open.found, open.floors);
     let due = match () {
         () if open.before.is_none() => None,
         () if all.scrambled >= floors.scrambled => {
@@ -144,12 +154,14 @@ fn is_zero(block: &[u8]) -> bool {
 }
 
 /// The data of an earlier moment that a later one wrote over; `None` where that cannot be told.
-fn found_between(earlier: &View, later: &View) -> volume::Result<Option<Found>> {
-    let Some(over) = earlier.written_over(later, PAGES_MAX)? else { return Ok(None) };
+fn found_between(earlier: &View, later: &View, start: u64) -> volume::Result<Option<Found>> {
+    let Some(over) = earlier.written_over(later, PAGES_MAX, start)? else { return Ok(None) };
     let (mut held, mut scrambled, mut wiped) = (0, 0, 0);
     let (mut old, mut new) = ([0; BLOCK_BYTES as usize], [0; BLOCK_BYTES as usize]);
     let step = over.blocks.len().div_ceil(BLOCKS_MAX).max(1);
     let mut looked = 0;
+    // The pages in which something was found.
+    let mut pages = BTreeSet::new();
     for &offset in over.blocks.iter().step_by(step) {
         looked += 1;
         earlier.read(offset, &mut old)?;
@@ -162,9 +174,13 @@ fn found_between(earlier: &View, later: &View) -> volume::Result<Option<Found>> 
             wiped += 1;
         } else if bits_a_byte(&old) <= PLAIN_BITS && bits_a_byte(&new) >= RANDOM_BITS {
             scrambled += 1;
+        } else {
+            continue;
         }
+        pages.insert(offset / PAGE_BYTES);
     }
-    let all = over.blocks.len() as u64 * over.bytes_each;
+    let each = if pages.len() < PAGES_MIN { 1 } else { over.pages_each };
+    let all = over.blocks.len() as u64 * BLOCK_BYTES * each;
     let bytes = |blocks: u64| all / looked.max(1) * blocks;
     Ok(Some(Found { written_over: bytes(held), scrambled: bytes(scrambled), wiped: bytes(wiped) }))
 }
@@ -173,6 +189,8 @@ fn found_between(earlier: &View, later: &View) -> volume::Result<Option<Found>> 
 struct Watched {
     /// The moment of the last look.
     last: Arc<View>,
+    /// Bytes that it held then.
+    live_bytes: u64,
     episode: Option<Episode<Arc<View>>>,
     told: Option<(WallTime, Found)>,
 }
@@ -228,6 +246,9 @@ impl Watching {
         let is_watched = |id: &u64| watches.iter().any(|(volume, _)| volume.id() == *id);
         self.watched.lock().retain(|id, _| is_watched(id));
         for (volume, watch) in watches {
+            if *self.stopping.lock() {
+                return;
+            }
             let looked = self.look_at(volume, &watch).and_then(|()| volume.let_go_of_alarms());
             let mut failing = self.failing.lock();
             match looked {
@@ -241,34 +262,35 @@ impl Watching {
     }
 
     fn look_at(&self, volume: &Arc<Volume>, watch: &WatchInfo) -> volume::Result<()> {
-        let now = volume.view(&Moment::Latest)?;
+        let (now, live_bytes) = (volume.view(&Moment::Latest)?, volume.info()?.live_bytes);
         let before = self.watched.lock().remove(&volume.id());
-        let Some(Watched { last, mut episode, told }) = before else {
-            self.keep(volume, Watched { last: now, episode: None, told: None });
+        let Some(Watched { last, live_bytes: held, mut episode, told }) = before else {
+            self.keep(volume, Watched { last: now, live_bytes, episode: None, told: None });
             return Ok(());
         };
-        let found = found_between(&last, &now);
+        // Where the sample begins is nobody's to foresee.
+        let start = volume.now().as_nanos() / 1_000;
         let mut outcome = Ok(());
-        let told = match found {
+        let told = match found_between(&last, &now, start) {
             Ok(Some(found)) => {
-                let floors = Floors::of(watch.sensitivity, volume.info()?.live_bytes);
+                let floors = Floors::of(watch.sensitivity, held);
                 let due = note(&mut episode, || Arc::clone(&last), found, floors);
                 if let (Some(due), Some(open)) = (due, &mut episode) {
                     outcome = give(volume, watch, open, &due);
                 }
-                Some((now.resolved().time, found))
+                Some((volume.now(), found))
             }
             // A revert: what follows is another story.
             Ok(None) => {
                 episode = None;
-                told
+                Some((volume.now(), Found::default()))
             }
             Err(error) => {
                 outcome = Err(error);
                 told
             }
         };
-        self.keep(volume, Watched { last: now, episode, told });
+        self.keep(volume, Watched { last: now, live_bytes, episode, told });
         outcome
     }
 
@@ -286,7 +308,8 @@ fn give(
 ) -> volume::Result<()> {
     let Some(before) = &episode.before else { return Ok(()) };
     let since = |given: WallTime| volume.now().as_nanos().saturating_sub(given.as_nanos());
-    let is_soon = watch.alarms.last().is_some_and(|last| since(last.given) < BETWEEN_NS);
+    let is_soon =
+        watch.alarms.last().is_some_and(|last| last.is_held && since(last.given) < BETWEEN_NS);
     if !is_soon {
         let alarm = volume.give_alarm(before.resolved(), due.kind, due.bytes)?;
         let (kind, bytes, mark) = (due.kind.word(), due.bytes, alarm.mark);

@@ -19,7 +19,7 @@ pub struct Served {
     pub pool: Pool,
     pub volumes: Vec<Volume>,
     pub schedules: Vec<Schedule>,
-    /// The last alarm of each volume's watch whose mark is still there.
+    /// The first alarm of each volume's watch whose mark is still there.
     pub alarms: Vec<(String, WatchAlarm)>,
     /// When the pool was made, as its audit log says.
     pub made: Option<Time>,
@@ -32,7 +32,7 @@ pub fn ask(client: &Client) -> Result<Served, ClientError> {
     for volume in volumes.iter().filter(|volume| volume.watch.is_some()) {
         // One that is watched no more by now has none.
         let all = client.watch(&volume.name).map_or(Vec::new(), |watch| watch.alarms);
-        let held = all.into_iter().find(|alarm| alarm.held);
+        let held = all.into_iter().rfind(|alarm| alarm.held);
         alarms.extend(held.map(|alarm| (volume.name.clone(), alarm)));
     }
     Ok(Served {

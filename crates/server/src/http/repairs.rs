@@ -91,8 +91,8 @@ fn repair(
             return refusal;
         }
         refusal.with_hint(format!(
-            "a part may have been done: `--undo repair={number}` undoes it, and the same repair \
-             again does the rest"
+            "a part may have been done: `--undo repair={number}` undoes it; the same repair with \
+             `or repair={number}` does the rest"
         ))
     })
 }
@@ -257,7 +257,7 @@ fn failed(error: Error, name: &str) -> Refusal {
         }
         (ErrorKind::NotSync, _) => {
             let text = format!("{name} changes faster than it can be repaired");
-            let hint = "ask again: what was done of it stays, and the rest is done then";
+            let hint = "ask again when less is going on there";
             Refusal::new(ProblemKind::Busy, text).with_hint(hint)
         }
         (ErrorKind::Invalid, Some(source)) if source.is::<Entangled>() => {

@@ -99,7 +99,7 @@ const TABLE: &[Row] = &[
     ("GET", "/volumes/{volume}/verifications", Viewer, About::Volume, KEEPS),
     ("POST", "/volumes/{volume}/verifications", Keeper, About::Volume, KEEPS),
     ("GET", "/volumes/{volume}/watch", Viewer, About::Volume, KEEPS),
-    ("PUT", "/volumes/{volume}/watch", Keeper, About::Volume, KEEPS),
+    ("PUT", "/volumes/{volume}/watch", Admin, About::Volume, TAKES),
     ("DELETE", "/volumes/{volume}/watch", Admin, About::Volume, TAKES),
     ("POST", "/imports", Admin, About::Pool, KEEPS),
     ("GET", "/trash", Viewer, About::Nothing, KEEPS),

@@ -11,13 +11,20 @@ use units::{Moment, Network, Seq, WallTime};
 use super::answer::{Answer, Refusal};
 use super::files::bytes_of;
 
-const FORMS: &str = "conditions are KEY=VALUE with `and` between them: client, uid, time>=, \
+const FORMS: &str = "conditions are KEY=VALUE with `and` or `or` between them: client, uid, time>=, \
                      time<=, path, path~ (with * and ?), op, number, number>=, number<=, repair, \
                      restore, import; a value with blanks goes in quotes";
 
-/// Conditions that all have to hold.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Selection(Vec<Condition>);
+/// Conditions that all have to hold, or others in their place: `and` binds before `or`.
+#[derive(Clone, Debug)]
+pub(super) struct Selection(Vec<Vec<Condition>>);
+
+impl Default for Selection {
+    /// All operations.
+    fn default() -> Selection {
+        Selection(vec![Vec::new()])
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Condition {
@@ -80,8 +87,17 @@ fn wrong(text: impl Into<String>) -> Refusal {
 impl Selection {
     /// Reads an expression; one without conditions is refused.
     pub(super) fn parse(text: &str, volume: &Volume) -> Answer<Selection> {
+        let mut all = Selection(Vec::new());
+        for part in parts(text)? {
+            let Selection(alternative) = Selection::parse_part(&part, volume)?;
+            all.0.extend(alternative);
+        }
+        Ok(all)
+    }
+
+    fn parse_part(terms: &[String], volume: &Volume) -> Answer<Selection> {
         let mut selection = Selection::default();
-        for term in terms(text)? {
+        for term in terms {
             let at = term.find(['=', '<', '>', '~']);
             let (key, rest) = term.split_at(at.unwrap_or(term.len()));
             let operators = [">=", "<=", "=", "~"];
@@ -96,13 +112,10 @@ impl Selection {
             }
             selection.add(key.trim(), operator, plain.unwrap_or(value), volume)?;
         }
-        if selection.0.is_empty() {
-            return Err(wrong("no operation is named".to_owned()));
-        }
         Ok(selection)
     }
 
-    /// Adds a condition.
+    /// Adds a condition, which has to hold whatever else does.
     pub(super) fn add(
         &mut self,
         key: &str,
@@ -113,7 +126,7 @@ impl Selection {
         let number = || -> Answer<u64> {
             value.parse().map_err(|_| wrong(format!("`{value:.64}` is no number")))
         };
-        self.0.push(match (key, operator) {
+        let condition = match (key, operator) {
             ("client", "=") => Condition::Clients(each(value, |one| {
                 one.parse().map_err(|e: units::NetworkError| wrong(e.message))
             })?),
@@ -136,22 +149,26 @@ impl Selection {
             ("restore", "=") => Condition::Cause(CauseKind::Restore, number()?),
             ("import", "=") => Condition::Cause(CauseKind::Import, number()?),
             _ => return Err(wrong(format!("`{key:.64}{operator}` is no condition"))),
-        });
+        };
+        self.0.iter_mut().for_each(|alternative| alternative.push(condition.clone()));
         Ok(())
     }
 
     /// The time before which nothing is selected.
     pub(super) fn since(&self) -> WallTime {
-        let times = self.0.iter().filter_map(|condition| match condition {
+        let time = |condition: &Condition| match condition {
             Condition::Since(When::Time(time)) => Some(*time),
             _ => None,
-        });
-        times.max().unwrap_or_default()
+        };
+        let of = |alternative: &Vec<Condition>| {
+            alternative.iter().filter_map(time).max().unwrap_or_default()
+        };
+        self.0.iter().map(of).min().unwrap_or_default()
     }
 
     /// Whether it asks for paths, so that the names of what is gone have to be seen first.
     pub(super) fn has_paths(&self) -> bool {
-        self.0.iter().any(|condition| matches!(condition, Condition::Path(_) | Condition::Glob(_)))
+        self.0.iter().flatten().any(Condition::is_path)
     }
 
     /// Whether an operation is selected.
@@ -160,18 +177,21 @@ impl Selection {
         logged: &Logged,
         naming: &mut Naming<'_, T>,
     ) -> ::share::Result<bool> {
-        // Conditions that need no path are asked first.
-        let holds = self.0.iter().all(|condition| condition.holds(logged));
-        if !holds || !self.has_paths() {
-            return Ok(holds);
+        for alternative in &self.0 {
+            // Conditions that need no path are asked first.
+            if !alternative.iter().all(|condition| condition.holds(logged)) {
+                continue;
+            }
+            if !alternative.iter().any(Condition::is_path) {
+                return Ok(true);
+            }
+            let paths = naming.of_operation(logged)?;
+            let paths: Vec<Vec<u8>> = paths.path.into_iter().chain(paths.to).collect();
+            if alternative.iter().all(|condition| condition.holds_of(&paths)) {
+                return Ok(true);
+            }
         }
-        let paths = naming.of_operation(logged)?;
-        let paths: Vec<Vec<u8>> = paths.path.into_iter().chain(paths.to).collect();
-        Ok(self.0.iter().all(|condition| match condition {
-            Condition::Path(of) => paths.iter().any(|path| is_at_or_below(path, of)),
-            Condition::Glob(pattern) => paths.iter().any(|path| is_like(path, pattern)),
-            _ => true,
-        }))
+        Ok(false)
     }
 }
 
@@ -195,6 +215,19 @@ impl Condition {
             Condition::Path(_) | Condition::Glob(_) => true,
         }
     }
+
+    fn is_path(&self) -> bool {
+        matches!(self, Condition::Path(_) | Condition::Glob(_))
+    }
+
+    /// Whether it holds of an operation with these paths, as far as it is about them.
+    fn holds_of(&self, paths: &[Vec<u8>]) -> bool {
+        match self {
+            Condition::Path(of) => paths.iter().any(|path| is_at_or_below(path, of)),
+            Condition::Glob(pattern) => paths.iter().any(|path| is_like(path, pattern)),
+            _ => true,
+        }
+    }
 }
 
 /// The address of a client as a record has it.
@@ -202,10 +235,10 @@ pub(super) fn client_of(client: u128) -> IpAddr {
     Ipv6Addr::from_bits(client).to_canonical()
 }
 
-/// The conditions of an expression: between them stands `and`, but not within quotes.
-fn terms(text: &str) -> Answer<Vec<String>> {
-    let (mut terms, mut words, mut word, mut is_quoted) =
-        (Vec::new(), Vec::new(), String::new(), false);
+/// The conditions of an expression: between them stands `and`, between parts of it `or`, but not
+/// within quotes.
+fn parts(text: &str) -> Answer<Vec<Vec<String>>> {
+    let (mut words, mut word, mut is_quoted) = (Vec::new(), String::new(), false);
     for char in text.chars() {
         match char {
             '"' => {
@@ -221,13 +254,14 @@ fn terms(text: &str) -> Answer<Vec<String>> {
     }
     words.push(word);
     let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
-    for term in words.split(|word| word.eq_ignore_ascii_case("and")) {
-        match term {
-            [] => return Err(wrong("a condition is missing".to_owned())),
-            term => terms.push(term.join(" ")),
-        }
-    }
-    Ok(terms)
+    let term = |term: &[String]| match term {
+        [] => Err(wrong("a condition is missing".to_owned())),
+        term => Ok(term.join(" ")),
+    };
+    let part = |part: &[String]| {
+        part.split(|word| word.eq_ignore_ascii_case("and")).map(term).collect::<Answer<Vec<_>>>()
+    };
+    words.split(|word| word.eq_ignore_ascii_case("or")).map(part).collect()
 }
 
 /// A moment: a time, which may be in the future and before all there is; or a place in the history.
@@ -300,18 +334,34 @@ fn is_like(path: &[u8], pattern: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_at_or_below, is_like, terms};
+    use super::{is_at_or_below, is_like, parts};
 
     #[test]
-    fn conditions_have_and_between_them() {
-        let of = |text| terms(text).expect("an expression");
+    fn conditions_have_and_or_or_between_them() {
+        let of = |text| parts(text).expect("an expression");
         assert_eq!(
             of("uid=1 and time >= -2h AND path~\"/my docs/*\""),
-            ["uid=1", "time >= -2h", "path~\"/my docs/*\""]
+            [["uid=1", "time >= -2h", "path~\"/my docs/*\""]]
         );
-        assert_eq!(of("path=\"/a and b\""), ["path=\"/a and b\""]);
-        for text in ["", "and", "uid=1 and", "and uid=1", "uid=1 and and uid=2", "path=\"a"] {
-            terms(text).expect_err(text);
+        assert_eq!(of("path=\"/a and b or c\""), [["path=\"/a and b or c\""]]);
+        assert_eq!(
+            of("uid=1 and op=WRITE or repair=7 OR repair=9"),
+            [vec!["uid=1", "op=WRITE"], vec!["repair=7"], vec!["repair=9"]]
+        );
+        for text in [
+            "",
+            "and",
+            "or",
+            "uid=1 and",
+            "and uid=1",
+            "uid=1 and and uid=2",
+            "uid=1 or",
+            "or uid=1",
+            "uid=1 or and uid=2",
+            "uid=1 and or uid=2",
+            "path=\"a",
+        ] {
+            parts(text).expect_err(text);
         }
     }
 

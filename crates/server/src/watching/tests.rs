@@ -10,8 +10,8 @@ use volume::{
 };
 
 use super::{
-    Due, EVERY, Floors, Found, LEAST_BYTES, LOOKS_MAX, PLAIN_BITS, QUIET_LOOKS, RANDOM_BITS,
-    Watching, bits_a_byte, found_between, note,
+    Due, Floors, Found, LEAST_BYTES, LOOKS_MAX, PLAIN_BITS, QUIET_LOOKS, RANDOM_BITS, Watching,
+    bits_a_byte, found_between, note,
 };
 
 const FLOORS: Floors = Floors { scrambled: 8 << 20, wiped: 16 << 20 };
@@ -53,10 +53,10 @@ fn what_is_little_or_a_small_part_of_much_is_no_cause() {
     let diluted = found(80 << 20, 16 << 20, 0);
     assert_eq!(story(&[little; 100]), []);
     assert_eq!(story(&[diluted; 100]), []);
-    // Slow enough to begin anew each ten minutes.
-    let slow = found(LEAST_BYTES, LEAST_BYTES, 0);
-    let per_episode = LEAST_BYTES * u64::from(LOOKS_MAX);
-    assert_eq!(!story(&[slow; 200]).is_empty(), per_episode >= FLOORS.scrambled);
+    // Slow enough to begin anew each ten minutes; and a little faster.
+    let least = FLOORS.wiped / u64::from(LOOKS_MAX);
+    assert_eq!(story(&[found(least, 0, least); 200]), []);
+    assert_eq!(story(&[found(2 * least, 0, 2 * least); 59]).len(), 1);
     let wiped = story(&[found(20 << 20, 0, 20 << 20)]);
     assert_eq!(wiped, [(0, Due { kind: AlarmKind::Wiped, bytes: 20 << 20 }, 0)]);
 }
@@ -66,9 +66,10 @@ fn floors_go_by_sensitivity_and_by_what_a_volume_holds() {
     for (sensitivity, live, scrambled, wiped) in [
         (Sensitivity::Normal, 0, 1 << 20, 1 << 20),
         (Sensitivity::Normal, 80 << 20, 10 << 20, 20 << 20),
-        (Sensitivity::Normal, 1 << 40, 64 << 20, 1 << 38),
-        (Sensitivity::Low, 1 << 40, 1 << 30, 1 << 38),
-        (Sensitivity::High, 1 << 40, 8 << 20, 1 << 38),
+        (Sensitivity::Normal, 1 << 30, 64 << 20, 1 << 28),
+        (Sensitivity::Normal, 1 << 40, 64 << 20, 64 << 30),
+        (Sensitivity::Low, 1 << 40, 1 << 30, 64 << 30),
+        (Sensitivity::High, 1 << 40, 8 << 20, 64 << 30),
     ] {
         let floors = Floors::of(sensitivity, live);
         assert_eq!((floors.scrambled, floors.wiped), (scrambled, wiped), "{sensitivity} {live}");
@@ -96,13 +97,18 @@ fn blocks_hold_so_many_bits_a_byte() {
 
 /// A pool with a volume `v` of 64 MiB, the first half of which holds text.
 fn stage() -> (Arc<Pool>, Arc<Volume>) {
-    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(512 << 20));
+    stage_of(64)
+}
+
+/// The same with a volume of so many MiB.
+fn stage_of(mib: u64) -> (Arc<Pool>, Arc<Volume>) {
+    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new((448 + mib) << 20));
     let machine =
         Machine { clock: Arc::new(RealClock::new()), entropy: Arc::new(RealEntropy::default()) };
     Pool::create(&device, &machine, &PoolFormat { zone_bytes: 1 << 20 }).expect("made");
     let options = PoolOptions { memory_bytes: 0 };
     let pool = Pool::open(device, machine, options).expect("opened");
-    let spec = VolumeSpec { window_ns: 1 << 60, ..VolumeSpec::new("v", 64 << 20) };
+    let spec = VolumeSpec { window_ns: 1 << 60, ..VolumeSpec::new("v", mib << 20) };
     let volume = pool.create_volume(&spec).expect("made");
     put(&volume, 0, 32, text);
     (pool, volume)
@@ -181,9 +187,18 @@ fn encrypting_a_volume_gives_an_alarm_whose_mark_holds_what_was() {
     watching.look(&pool);
     assert_eq!(marks(&volume).len(), 1);
 
-    // A deleted mark lets go; the alarm stays told as long as the volume is watched.
+    // A deleted mark lets go; the alarm stays told as long as the volume is watched, and the next
+    // one may come at once.
     volume.delete_mark(&alarm.mark).expect("deleted");
     assert!(!volume.watch().expect("watched").alarms[0].is_held);
+    (0..=QUIET_LOOKS).for_each(|_| watching.look(&pool));
+    put(&volume, 0, 16, text);
+    watching.look(&pool);
+    put(&volume, 0, 16, noise);
+    watching.look(&pool);
+    let alarms = volume.watch().expect("watched").alarms;
+    assert_eq!(alarms.iter().map(|alarm| alarm.is_held).collect::<Vec<_>>(), [false, true]);
+    volume.delete_mark(&alarms[1].mark).expect("deleted");
     volume.set_watch(None).expect("set");
     watching.look(&pool);
     assert_eq!((volume.watch(), watching.told(volume.id())), (None, None));
@@ -230,23 +245,46 @@ fn what_is_found_is_what_was_written_over_whatever_the_blocks() {
         volume.write_batch(&[op]).expect("written");
     }
     let later = volume.view(&Moment::Latest).expect("opened");
-    let over = earlier.written_over(&later, usize::MAX).expect("told").expect("of one story");
+    let over = earlier.written_over(&later, usize::MAX, 7).expect("told").expect("of one story");
     let all: Vec<u64> = (0..4096_u64).step_by(4).map(|block| block * 4096).collect();
-    assert_eq!((over.blocks, over.bytes_each), (all, 4096));
-    let sample = earlier.written_over(&later, 2).expect("told").expect("of one story");
-    let estimate = sample.blocks.len() as u64 * sample.bytes_each;
-    assert_eq!(estimate, 4 << 20, "pages are alike");
-    let found = found_between(&earlier, &later).expect("told").expect("of one story");
+    assert_eq!((over.blocks, over.pages_each), (all, 1));
+    let mut seen = std::collections::BTreeSet::new();
+    for start in 0..4 {
+        let sample = earlier.written_over(&later, 2, start).expect("told").expect("of one story");
+        let estimate = sample.blocks.len() as u64 * 4096 * sample.pages_each;
+        assert_eq!(estimate, 4 << 20, "pages are alike");
+        seen.extend(sample.blocks);
+    }
+    assert_eq!(seen.len(), 1024, "each page has its turn");
+    let found = found_between(&earlier, &later, 0).expect("told").expect("of one story");
     assert_eq!((found.written_over, found.scrambled, found.wiped), (4 << 20, 4 << 20, 0));
-    // The same bytes again are nothing; neither is it the other way round in time.
-    let same = later.written_over(&later, 64).expect("told").expect("of one story");
+    let same = later.written_over(&later, 64, 0).expect("told").expect("of one story");
     assert!(same.blocks.is_empty());
 }
 
 #[test]
-fn shares_and_volumes_that_are_not_watched_say_so() {
+fn one_page_that_is_like_no_other_does_not_count_for_all() {
+    let (_pool, volume) = stage_of(1024);
+    let first_of_pages = |byte: u8| {
+        for mib in (2..1024).step_by(2) {
+            let op = WriteOp::Data { offset: (mib * MIB) as u64, bytes: &[byte; 4096] };
+            volume.write_batch(&[op]).expect("written");
+        }
+    };
+    first_of_pages(b'y');
+    let earlier = volume.view(&Moment::Latest).expect("opened");
+    put(&volume, 0, 1, noise);
+    first_of_pages(b'x');
+    let later = volume.view(&Moment::Latest).expect("opened");
+    for start in 0..8 {
+        let found = found_between(&earlier, &later, start).expect("told").expect("of one story");
+        assert!(found.scrambled <= 2 << 20, "{start}: {found:?}");
+    }
+}
+
+#[test]
+fn a_volume_that_is_not_watched_gives_no_alarm() {
     let (_pool, volume) = stage();
-    assert!(EVERY.as_secs() > 0 && volume.watch().is_none());
     let before = volume.view(&Moment::Latest).expect("opened");
     let refused = volume.give_alarm(before.resolved(), AlarmKind::Wiped, 1).expect_err("unwatched");
     assert_eq!(refused.kind, ErrorKind::NotFound);

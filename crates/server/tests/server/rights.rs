@@ -50,7 +50,6 @@ fn needed(method: &str, path: &str) -> Role {
         ("GET", _) if is_data => Role::Reader,
         ("GET", _) => Role::Viewer,
         ("POST", "versions" | "marks" | "verifications") => Role::Keeper,
-        ("PUT", "watch") => Role::Keeper,
         ("POST", "revert" | "clones" | "compact" | "uncompact" | "undelete") => Role::Operator,
         ("POST", "archive" | "restores" | "repairs") => Role::Operator,
         // Of the rest of it more is asked: see below.

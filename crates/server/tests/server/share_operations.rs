@@ -113,6 +113,15 @@ fn operations_are_listed_from_the_newest_on_and_by_conditions() {
     assert_eq!(with("number=3"), 1);
     assert_eq!(with("number>=3 and number<=5"), 3);
     assert_eq!(with("repair=1"), 0);
+    assert_eq!(with("number=3 or number=4 or number=3"), 2);
+    assert_eq!(with("op=MKDIR or client=10.0.0.7 and op=WRITE"), 3);
+    assert_eq!(with("path=/docs and op=MKDIR or path~*/RE*"), 3);
+    let of_seven = OperationsQuery {
+        conditions: text("op=MKDIR or op=WRITE"),
+        client: text("10.0.0.7"),
+        ..Default::default()
+    };
+    assert_eq!(count(of_seven), 2, "a field of the query holds for all of it");
 }
 
 #[test]
@@ -225,9 +234,21 @@ fn a_repair_undoes_one_client_and_is_undone() {
     assert!(own.len() > 3 && own.iter().all(|one| one.client.is_none()), "{own:?}");
     assert!(own.iter().all(|one| one.cause == Some(format!("repair={number}"))));
     let back = repair(&fixture, &format!("repair={number}"), false);
-    assert!(back.number.is_some() && back.kept == 0);
+    let undoing = back.number.expect("it has one");
+    assert_eq!(back.kept, 0);
     assert_eq!(bytes(&fixture, "/docs/letter", None), b"ENCRYPTED");
     assert_eq!(names(&fixture, "/docs", "latest"), ["READ ME", "letter"]);
+    // What was undone and is to be made again names both: they would stand on what it undoes.
+    let alone = repair(&fixture, "client=10.0.0.7", true);
+    assert!(alone.kept > 0, "{alone:?}");
+    let causes = alone.dependents.iter().filter_map(|one| one.operation.cause.clone());
+    assert!(causes.collect::<Vec<_>>().contains(&format!("repair={number}")), "{alone:?}");
+    let all = format!("client=10.0.0.7 or repair={number} or repair={undoing}");
+    let again = repair(&fixture, &all, false);
+    assert_eq!(again.kept, 0);
+    assert_eq!(bytes(&fixture, "/docs/letter", None), b"Dear all");
+    assert_eq!(bytes(&fixture, "/docs/list", None), b"one, two");
+    assert_eq!(names(&fixture, "/docs", "latest"), ["letter", "list"]);
 }
 
 #[test]

@@ -27,17 +27,17 @@ const COUNTED_ENTRIES_MAX: u64 = 100_000;
 const HOLDERS_MAX: u64 = 10 * COUNTED_ENTRIES_MAX;
 
 /// How far apart two openings are.
-struct Apart {
+pub(super) struct Apart {
     /// Map entries that tell of it.
-    entries: u64,
+    pub(super) entries: u64,
     /// One entry of a large trim changes any number of blocks.
-    has_nodes: bool,
+    pub(super) has_nodes: bool,
     /// To look through all of it takes only a moment.
-    is_quick: bool,
+    pub(super) is_quick: bool,
 }
 
 impl Apart {
-    fn of(a: &Opening, b: &Opening) -> Apart {
+    pub(super) fn of(a: &Opening, b: &Opening) -> Apart {
         let parted = since_parting(a, b);
         let outside = only_one_is_outside(a, b).count() as u64 * BLOCKS_PER_PAGE as u64;
         let entries = parted.iter().map(|(line, after)| line.entries_after(*after)).sum::<u64>();
@@ -216,19 +216,16 @@ impl Opening {
         entries_max: u64,
     ) -> Result<Option<Vec<(u64, u64)>>> {
         let _epoch = self.store.enter();
-        if entries_apart(self, other) > entries_max {
+        let parted = since_parting(self, other);
+        let entries: u64 = parted.iter().map(|(line, after)| line.entries_after(*after)).sum();
+        if entries > entries_max {
             return Ok(None);
         }
-        let keys = touched(&self.store, &since_parting(self, other))?;
+        let keys = touched(&self.store, &parted)?;
         let page = |key: &Key| key.first_block().0 / BLOCKS_PER_PAGE as u64;
         let end = |key: &Key| page(key) + key.blocks().div_ceil(BLOCKS_PER_PAGE as u64);
         Ok(Some(joined(keys.iter().map(|key| (page(key), end(key))).collect())))
     }
-}
-
-/// Map entries that tell how far two openings are apart.
-pub(super) fn entries_apart(a: &Opening, b: &Opening) -> u64 {
-    since_parting(a, b).iter().map(|(line, after)| line.entries_after(*after)).sum()
 }
 
 /// The ranges that differ between two openings within `length_bytes` from `offset` on.
@@ -402,7 +399,7 @@ fn joined(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
 }
 
 /// Pages, and nodes above them, that have entries in these timelines after these seqs.
-fn touched(store: &Store, lines: &[(Arc<Timeline>, Seq)]) -> Result<BTreeSet<Key>> {
+pub(super) fn touched(store: &Store, lines: &[(Arc<Timeline>, Seq)]) -> Result<BTreeSet<Key>> {
     let mut keys = BTreeSet::new();
     for (timeline, after) in lines {
         timeline.touched(store, *after, &mut keys)?;
@@ -412,7 +409,7 @@ fn touched(store: &Store, lines: &[(Arc<Timeline>, Seq)]) -> Result<BTreeSet<Key
 
 /// The timelines in which two openings may differ, each with the seq after which they may: that of
 /// their common past. After an undo it lies far before both moments.
-fn since_parting(a: &Opening, b: &Opening) -> Vec<(Arc<Timeline>, Seq)> {
+pub(super) fn since_parting(a: &Opening, b: &Opening) -> Vec<(Arc<Timeline>, Seq)> {
     let (line_a, line_b) = (ancestry(a), ancestry(b));
     let mut parted = Vec::new();
     for (timeline, limit) in &line_a {

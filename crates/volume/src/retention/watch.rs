@@ -2,7 +2,8 @@
 //! at the moment before what it tells of began, so that this can be had back whatever expires.
 //!
 //! False alarms may cost nothing but space, and that has a bound: of the marks of a volume's alarms
-//! the newest stay, and those only for so long, unless the volume is watched no more.
+//! the oldest and the newest stay, and those only for so long. Whoever causes more alarms does not
+//! make the oldest go, which is the one from before all of it.
 
 use units::{Moment, Sensitivity, Seq, WallTime};
 
@@ -14,7 +15,7 @@ use crate::{Error, ErrorKind, Result};
 /// Alarms that are kept of a volume.
 const ALARMS_MAX: usize = 16;
 /// Marks of alarms that hold their moments.
-const HELD_MAX: usize = 3;
+const HELD_MAX: usize = 8;
 /// For so long they do, in nanoseconds: a week.
 const HELD_NS: u64 = 7 * 86_400 * 1_000_000_000;
 
@@ -92,8 +93,9 @@ impl Moments {
         let record = tx.change(&self.record);
         let Some(watch) = &mut record.watch else { return Err(self.unwatched()) };
         watch.alarms.push(alarm);
+        // The first stays told as long as its mark may.
         let over = watch.alarms.len().saturating_sub(ALARMS_MAX);
-        watch.alarms.drain(..over);
+        watch.alarms.drain(1..=over);
         let (kind_word, seq) = (kind.word(), mark.stamp.seq.0);
         let detail = format!("{kind_word}, {bytes} bytes; mark {} (seq {seq})", mark.name);
         tx.audit("watch-alarm", &self.name, detail)?;
@@ -113,7 +115,7 @@ impl Moments {
         let over = held.len().saturating_sub(HELD_MAX);
         for (number, alarm) in held.iter().enumerate() {
             let is_old = now.saturating_sub(alarm.given.as_nanos()) >= HELD_NS;
-            if number < over || is_old {
+            if (1..=over).contains(&number) || is_old {
                 self.delete_mark(&alarm.mark)?;
             }
         }

@@ -60,5 +60,6 @@ mod tokens;
 mod trash;
 mod update;
 mod versions;
+mod watch;
 mod whole;
 mod wide;
