@@ -16,7 +16,7 @@ import argparse, glob, json, lzma, os, re, shutil, signal, socket, subprocess, s
 HERE = os.path.dirname(os.path.abspath(__file__))
 CACHE = os.environ.get("GUEST_CACHE") or os.path.expanduser("~/.cache/hindsight-guest")
 KINDS = ["nbd-ext4", "nbd-xfs", "iscsi-ext4", "iscsi-xfs", "iscsi-multipath", "nfs"]
-SCRIPTS = ["init", "tests", "common", "disks", "nbd", "iscsi", "nfs"]
+SCRIPTS = ["init", "tests", "steps", "disks", "nbd", "iscsi", "nfs"]
 TOOLS = ["sync", "mkfs.ext4", "e2fsck", "mkfs.xfs", "xfs_repair", "fstrim", "blkdiscard", "nbd-client",
          "iscsid", "iscsiadm", "ip"]
 MODULES = ["virtio_pci", "virtio_net", "crc32c_generic", "ext4", "xfs", "nbd", "iscsi_tcp", "sd_mod",

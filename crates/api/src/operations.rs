@@ -114,8 +114,8 @@ pub struct VersionsOfQuery {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RepairShare {
-    /// The operations to be undone: conditions with `and` or `or` between them, of `client`, `uid`, `time`,
-    /// `path`, `op`, `number`, `repair` and `restore`.
+    /// The operations to be undone: conditions with `and` or `or` between them, of `client`,
+    /// `uid`, `time`, `path`, `op`, `number`, `repair`, `restore` and `import`.
     #[schema(example = "client=10.0.0.7 and time>=-2h and path~/docs/*")]
     pub undo: String,
     /// Operations that are undone with them: `nothing` (the default): one on which another stands

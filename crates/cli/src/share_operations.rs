@@ -63,9 +63,9 @@ pub struct LogArgs {
 pub struct RepairArgs {
     /// Name of the share.
     name: String,
-    /// The operations to undo: conditions with `and` or `or` between them, such as `client=10.0.0.7 and
-    /// time>=-2h and path~/docs/*`; of client, uid, time, path, op, number, repair,
-    /// restore, import.
+    /// The operations to undo: conditions with `and` or `or` between them, such as
+    /// `client=10.0.0.7 and time>=-2h and path~/docs/*`; of client, uid, time, path, op, number,
+    /// repair, restore, import.
     #[arg(long, value_name = "CONDITIONS")]
     undo: String,
     /// What is undone with them: nothing, so that one on which another stands is kept; names: the

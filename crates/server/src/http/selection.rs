@@ -11,9 +11,9 @@ use units::{Moment, Network, Seq, WallTime};
 use super::answer::{Answer, Refusal};
 use super::files::bytes_of;
 
-const FORMS: &str = "conditions are KEY=VALUE with `and` or `or` between them: client, uid, time>=, \
-                     time<=, path, path~ (with * and ?), op, number, number>=, number<=, repair, \
-                     restore, import; a value with blanks goes in quotes";
+const FORMS: &str = "conditions are KEY=VALUE with `and` or `or` between them: client, uid, \
+                     time>=, time<=, path, path~ (with * and ?), op, number, number>=, number<=, \
+                     repair, restore, import; a value with blanks goes in quotes";
 
 /// Conditions that all have to hold, or others in their place: `and` binds before `or`.
 #[derive(Clone, Debug)]

@@ -113,6 +113,17 @@ fn operations_are_listed_from_the_newest_on_and_by_conditions() {
     assert_eq!(with("number=3"), 1);
     assert_eq!(with("number>=3 and number<=5"), 3);
     assert_eq!(with("repair=1"), 0);
+}
+
+#[test]
+fn operations_are_selected_by_one_of_several_groups_of_conditions() {
+    let fixture = home();
+    story(&fixture);
+    let text = |text: &str| Some(text.to_owned());
+    let count = |query: OperationsQuery| ops(&fixture, &query).len();
+    let with = |conditions: &str| {
+        count(OperationsQuery { conditions: text(conditions), ..Default::default() })
+    };
     assert_eq!(with("number=3 or number=4 or number=3"), 2);
     assert_eq!(with("op=MKDIR or client=10.0.0.7 and op=WRITE"), 3);
     assert_eq!(with("path=/docs and op=MKDIR or path~*/RE*"), 3);

@@ -2,8 +2,8 @@
 //! at the moment before what it tells of began, so that this can be had back whatever expires.
 //!
 //! False alarms may cost nothing but space, and that has a bound: of the marks of a volume's alarms
-//! the oldest and the newest stay, and those only for so long. Whoever causes more alarms does not
-//! make the oldest go, which is the one from before all of it.
+//! the oldest and the newest stay, and those only for so long. More alarms, which a writer can
+//! cause, do not make the oldest go: it is the one from before all of it.
 
 use units::{Moment, Sensitivity, Seq, WallTime};
 
