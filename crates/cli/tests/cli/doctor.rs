@@ -1,7 +1,6 @@
 //! `hindsight doctor` against a server that really has what it speaks of.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -35,9 +34,16 @@ fn clock_says(fixture: &Fixture, word: &str) -> std::path::PathBuf {
     let folder = fixture.path(&format!("clock-{word}"));
     fs::create_dir(&folder).expect("a folder");
     let program = folder.join("timedatectl");
-    fs::write(&program, format!("#!/bin/sh\necho {word}\n")).expect("written");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
+    let write = r#"printf '#!/bin/sh\necho %s\n' "$1" > "$0" && chmod 755 "$0""#;
+    by_another_process(Command::new("sh").arg("-c").arg(write).arg(&program).arg(word));
     folder
+}
+
+/// Makes a program. A child of another test that has not begun its own yet has open what this
+/// process has, and a file that is open for writing cannot be run.
+fn by_another_process(command: &mut Command) {
+    let status = command.status().expect("run");
+    assert!(status.success(), "{command:?}: {status}");
 }
 
 #[test]
@@ -197,7 +203,8 @@ fn a_replaced_program_and_a_pool_in_memory_are_told_and_a_server_that_is_away_is
 
     // The server of a program that an upgrade has put another one in the place of.
     let program = fixture.path("hindsight");
-    fs::copy(env!("CARGO_BIN_EXE_hindsight"), &program).expect("copied");
+    let own = Path::new(env!("CARGO_BIN_EXE_hindsight"));
+    by_another_process(Command::new("cp").arg(own).arg(&program));
     let pool = fixture.path("other");
     let mut serve = Command::new(&program);
     serve.args(["serve", "--nbd", "none", "--pool-size", "128MiB", "--pool"]);
