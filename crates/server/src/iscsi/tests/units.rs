@@ -337,6 +337,9 @@ fn a_session_resets_nothing_that_was_taken_from_it() {
         assert_eq!(response.result, TaskResult::NO_LUN);
     }
     one.manage(4, TaskFunction::TARGET_WARM_RESET, 0);
+    // The reset was received once what was sent after it is answered.
+    one.nop(9);
+    let Some((Response::NopIn(_), _)) = one.receive() else { panic!("no answer") };
     // Its own flush is aborted by that.
     rig.other.open_gate();
     let Some((Response::Task(response), _)) = one.receive() else { panic!("no answer") };
