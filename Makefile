@@ -43,9 +43,13 @@ build-tests:
 test: build-tests
 	@scripts/install-packages guest
 	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace --no-fail-fast
-	$(TARGET)/debug/checker --hindsight $(HINDSIGHT) --seed $(CHECKER_SEED) --rounds $(CHECKER_ROUNDS)
-	scripts/demo --or-skip $(HINDSIGHT)
-	scripts/guest-test $(HINDSIGHT) nbd-ext4 iscsi-xfs nfs
+	@echo 'the emulated machine beside the checker and the demo; its output comes last'
+	@scripts/guest-test $(HINDSIGHT) nbd-ext4 iscsi-xfs nfs >$(TARGET)/guest-test.log 2>&1 & guest=$$!; \
+	failed=0; set -x; \
+	$(TARGET)/debug/checker --hindsight $(HINDSIGHT) --seed $(CHECKER_SEED) --rounds $(CHECKER_ROUNDS) \
+		|| failed=1; \
+	scripts/demo --or-skip $(HINDSIGHT) || failed=1; \
+	set +x; wait $$guest || failed=1; cat $(TARGET)/guest-test.log; exit $$failed
 	@echo; echo 'make test: every test passed'
 
 demo:
