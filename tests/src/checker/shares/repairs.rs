@@ -123,7 +123,8 @@ impl Shares {
     /// Has a command told, and done; the answer, unless the server was killed meanwhile.
     fn command(&mut self, at: usize, command: &Command) -> Result<Option<Value>> {
         let (http, name) = (self.server.http(), self.subjects[at].name.clone());
-        let is_killed = self.random.chance(20);
+        // One beside what is there cannot be given again: if it was done, its name is taken.
+        let is_killed = self.random.chance(20) && command.body.get("to").is_none();
         let how = if is_killed { ", killed meanwhile" } else { "" };
         self.note(format!("{name}: {} {}{how}", command.target, command.body));
         let dry = self.subjects[at].dry_run(&http, command)?;
