@@ -13,7 +13,7 @@ mod entry;
 mod parts;
 mod removal;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use format::share::inode::FileKind;
 use units::{FileId, Inode};
@@ -130,6 +130,7 @@ pub fn restore<T: Tree, P: Present>(
         done: Restored::default(),
         restored: BTreeMap::new(),
         taken: BTreeMap::new(),
+        shared: BTreeSet::new(),
         is_stopped: false,
     };
     match run.all() {
@@ -152,6 +153,9 @@ struct Run<'r, T, P> {
     restored: BTreeMap<Inode, Option<FileId>>,
     /// Objects of now that are restored by several names, by the object of then.
     taken: BTreeMap<FileId, Inode>,
+    /// Objects of now that had several names before this took one away: they count as such still,
+    /// so that a dry run, which takes none, does the same.
+    shared: BTreeSet<FileId>,
     is_stopped: bool,
 }
 

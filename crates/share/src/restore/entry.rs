@@ -119,7 +119,7 @@ impl<T: Tree, P: Present> Run<'_, T, P> {
             if is_unchanged(then, there) {
                 return self.keep(then, there);
             }
-            if there.links == 1 && self.is_alike(then, there)? {
+            if !self.is_shared(there) && self.is_alike(then, there)? {
                 return self.mend(then, there);
             }
             if has_attributes(there, then) && self.is_same(then, there)? {
@@ -136,6 +136,13 @@ impl<T: Tree, P: Present> Run<'_, T, P> {
     fn may_stay(&self, then: &Attributes, there: &Attributes) -> bool {
         let other = self.taken.get(&there.id).is_some_and(|taken| *taken != then.id.inode);
         then.kind == there.kind && then.device == there.device && !other
+    }
+
+    /// A name of it goes, or would go.
+    pub(super) fn loses_a_name(&mut self, id: FileId, links: u32) {
+        if links > 1 {
+            self.shared.insert(id);
+        }
     }
 
     fn keep(&mut self, then: &Attributes, there: &Attributes) -> Result<()> {
@@ -155,7 +162,13 @@ impl<T: Tree, P: Present> Run<'_, T, P> {
         }
     }
 
+    /// Whether it has several names, or had before this.
+    fn is_shared(&self, there: &Attributes) -> bool {
+        there.links > 1 || self.shared.contains(&there.id)
+    }
+
     fn count_object(&mut self, there: Option<&Attributes>) {
+        there.iter().for_each(|there| self.loses_a_name(there.id, there.links));
         self.count(if there.is_some() { Effect::Overwritten } else { Effect::Created });
     }
 

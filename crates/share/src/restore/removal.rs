@@ -29,6 +29,7 @@ struct There {
     entry: Entry,
     kind: FileKind,
     id: FileId,
+    links: u32,
 }
 
 impl<T: Tree, P: Present> Run<'_, T, P> {
@@ -46,6 +47,7 @@ impl<T: Tree, P: Present> Run<'_, T, P> {
                     Err(_) => {}
                 }
                 if there.kind != FileKind::Directory {
+                    self.loses_a_name(there.id, there.links);
                     files.push(there.entry.name);
                     continue;
                 }
@@ -94,6 +96,7 @@ impl<T: Tree, P: Present> Run<'_, T, P> {
                     below = Some(there);
                     break;
                 }
+                self.loses_a_name(there.id, there.links);
                 files.push(there.entry.name);
             }
             self.remove_files(last.id, &files)?;
@@ -130,7 +133,7 @@ impl<T: Tree, P: Present> Run<'_, T, P> {
             if object.kind == FileKind::Directory {
                 check_below(&tree, directory.inode, entry.inode)?;
             }
-            Ok(There { entry, kind: object.kind, id: object.id })
+            Ok(There { entry, kind: object.kind, id: object.id, links: object.links })
         });
         Ok((there.collect::<Result<_>>()?, is_end))
     }

@@ -206,7 +206,7 @@ fn check(share: &Share<&Memory>, moments: &[Model], moment: usize, asked: &Asked
     let by_effect = [Effect::Created, Effect::Overwritten, Effect::Removed].map(effects);
     assert_eq!(by_effect, [told.created, told.overwritten, told.removed]);
     let counts = |d: &Restored| (d.created, d.overwritten, d.removed, d.kept, d.in_the_way);
-    assert_eq!(counts(&told), counts(&done), "{asked:?}");
+    assert_eq!((counts(&told), told.bytes), (counts(&done), done.bytes), "{asked:?}");
     assert_sound(share);
     let tree = share.tree(Wait::May).expect("usable");
     let found = all_paths(&tree);
@@ -398,6 +398,54 @@ fn names_of_one_file_stay_names_of_one_and_other_names_keep_what_they_have() {
     assert_eq!(byte, [2]);
     assert_eq!(find(&tree, "d/a"), find(&tree, "d/b"));
     assert_ne!(find(&tree, "d/a"), Ok(out));
+}
+
+#[test]
+fn a_dry_run_tells_the_bytes_of_files_that_were_several_and_have_become_one() {
+    let two = |byte: u8| {
+        ["d/a", "d/b"].into_iter().flat_map(move |name| {
+            [Op::Create(path(name)), Op::Write(path(name), 0, vec![byte; 20_000])]
+        })
+    };
+    // One of two names goes by what is put back, or by what is removed.
+    for (other, delete, dir) in
+        [("d/b", true, "/d"), ("d/b", false, "/"), ("d/a0", true, "/d"), ("d/a0", false, "/d")]
+    {
+        let mut ops = vec![Op::Mkdir(path("d"))];
+        ops.extend(two(1));
+        let (memory, moments) = histories(&[
+            ops,
+            vec![Op::Remove(path("d/b")), Op::Link(path("d/a"), path(other))],
+            vec![Op::Write(path("d/a"), 0, vec![2; 100])],
+        ]);
+        let share = Share::open(&memory, crate::world::opening()).expect("it is there");
+        check(&share, &moments, 2, &Asked { from: dir, to: None, delete });
+    }
+}
+
+#[test]
+fn a_dry_run_tells_the_bytes_of_files_whose_other_names_go_first() {
+    // Whichever of the two directories is the first.
+    for (own, other) in [("b/f", "a/x"), ("a/f", "b/x"), ("b/f", "a/new/x"), ("a/f", "b/new/x")] {
+        let (dir, _) = other.rsplit_once('/').expect("it is in one");
+        let mut named = Vec::new();
+        if dir.contains('/') {
+            named.push(Op::Mkdir(path(dir)));
+        }
+        named.push(Op::Link(path(own), path(other)));
+        let (memory, moments) = histories(&[
+            vec![
+                Op::Mkdir(path("a")),
+                Op::Mkdir(path("b")),
+                Op::Create(path(own)),
+                Op::Write(path(own), 0, vec![1; 20_000]),
+            ],
+            named,
+            vec![Op::Write(path(own), 0, vec![2; 100])],
+        ]);
+        let share = Share::open(&memory, crate::world::opening()).expect("it is there");
+        check(&share, &moments, 2, &Asked { from: "/", to: None, delete: true });
+    }
 }
 
 #[test]
