@@ -4,12 +4,12 @@
     tests/guest/machine.py [--minutes N] HINDSIGHT [KIND...]
 
 KIND is one of nbd-ext4, nbd-xfs, iscsi-ext4, iscsi-xfs, iscsi-multipath, nfs; all by default, but for
-multipath where its daemon (package multipath-tools) is not installed. They run one after the other, with the server killed (SIGKILL) and started again under each; with --minutes
-again and again, and with more kills, until the time is over. A stock Debian kernel with the modules it
-needs, busybox and this machine's own client and file system tools boot from memory under QEMU: there
-is no disk image. The server listens on loopback only, which the guest reaches as 10.0.2.2. What the
-guest prints goes to standard output, lines with `@` apart: these ask Host for something. Exit code 0:
-everything held.
+multipath where its daemon (package multipath-tools) is not installed. They run one after the other,
+with the server killed (SIGKILL) and started again under each; with --minutes again and again, and with
+more kills, until the time is over. A stock Debian kernel with the modules it needs, busybox and this
+machine's own client and file system tools boot from memory under QEMU: there is no disk image. The
+server listens on loopback only, which the guest reaches as 10.0.2.2. What the guest prints goes to
+standard output, lines with `@` apart: these ask Host for something. Exit code 0: everything held.
 """
 import argparse, glob, json, lzma, os, re, shutil, signal, socket, subprocess, sys, tempfile, threading, time
 

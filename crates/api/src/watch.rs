@@ -1,4 +1,4 @@
-//! Watches over what is written over on volumes, and their alarms.
+//! Watches over volumes, and their alarms.
 
 use std::fmt;
 
@@ -51,11 +51,11 @@ pub struct Watch {
     pub looked: Option<Time>,
     /// Bytes of data that were written over then.
     pub written_over_bytes: u64,
-    /// Of these what looks random, and did not.
+    /// Of these those that look random, and did not.
     pub scrambled_bytes: u64,
-    /// Of these what is zeros now.
+    /// Of these those that are zeros now.
     pub wiped_bytes: u64,
-    /// Its alarms, the last first: the newest 16.
+    /// Its alarms, the last first: at most 16, the first of all and the newest.
     pub alarms: Vec<WatchAlarm>,
 }
 

@@ -213,10 +213,7 @@ pub fn repair(session: &Session, args: &RepairArgs) -> anyhow::Result<ExitCode> 
     let repairs: BTreeSet<&str> = causes.filter(|cause| cause.starts_with("repair=")).collect();
     if !repairs.is_empty() {
         let all = repairs.into_iter().collect::<Vec<_>>().join(" or ");
-        say(&format!(
-            "repairs stand on them, too: --undo '{} or {all}' is without these",
-            args.undo
-        ));
+        say(&format!("repairs stand on them: add `or {all}`, and name again what these undid"));
     }
     Ok(if args.dry_run { ExitCode::Done } else { ExitCode::Partly })
 }

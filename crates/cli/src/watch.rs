@@ -4,7 +4,7 @@
 use api::{ExitCode, SensitivityName, SetWatch, Watch, WatchAlarm};
 use clap::Subcommand;
 use serde_json::json;
-use units::{Sensitivity, SensitivityError};
+use units::Sensitivity;
 
 use crate::output::{Align, human, pairs, table};
 use crate::session::{Session, say};
@@ -33,7 +33,8 @@ pub enum Verb {
 }
 
 fn sensitivity(text: &str) -> Result<Sensitivity, String> {
-    text.parse().map_err(|e: SensitivityError| format!("{e}: {}", SensitivityError::HINT))
+    let found = Sensitivity::ALL.into_iter().find(|one| one.name() == text);
+    found.ok_or_else(|| "there is low, normal, high".to_owned())
 }
 
 pub fn run(session: &Session, verb: &Verb) -> anyhow::Result<ExitCode> {

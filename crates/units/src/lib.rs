@@ -38,7 +38,7 @@ pub use network::{Network, NetworkError};
 pub use pattern::{NamePattern, NamePatternError};
 pub use position::{BLOCK_BYTES, BlockCount, Lba, Seq};
 pub use role::{Role, RoleError};
-pub use sensitivity::{Sensitivity, SensitivityError};
+pub use sensitivity::Sensitivity;
 pub use size::{Size, SizeError};
 pub use span::{Span, SpanError};
 pub use time::{TimeError, WallTime};

@@ -182,13 +182,13 @@ pub struct ProofRecord {
     pub said: String,
 }
 
-/// A watch over what is written over.
+/// A watch over a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WatchRecord {
     /// How soon it gives an alarm.
     pub sensitivity: Sensitivity,
-    /// Its alarms, in the order in which they were given, the newest of them.
+    /// Its alarms, in the order in which they were given: the first of all, and the newest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alarms: Vec<AlarmRecord>,
 }
