@@ -290,3 +290,20 @@ fn a_volume_that_is_not_watched_gives_no_alarm() {
     assert_eq!(refused.kind, ErrorKind::NotFound);
     assert_eq!(marks(&volume), [""; 0]);
 }
+
+#[test]
+fn a_part_that_is_wiped_is_one_of_what_the_volume_held_before() {
+    let (pool, volume) = stage();
+    volume.set_watch(Some(Sensitivity::Normal)).expect("set");
+    let watching = Watching::default();
+    watching.look(&pool);
+    // 7 of 32 MiB are less than a quarter of them, and more than one of what is left.
+    let trim = |offset: u64, length_bytes: u64| {
+        volume.write_batch(&[WriteOp::Zero { offset, length_bytes }]).expect("trimmed");
+        watching.look(&pool);
+    };
+    trim(0, 7 << 20);
+    assert_eq!(marks(&volume), [""; 0]);
+    trim(7 << 20, 1 << 20);
+    assert_eq!(marks(&volume).len(), 1);
+}
