@@ -11,8 +11,8 @@ PREFIX ?= /usr/local
 CHECKER_SEED ?= 1
 CHECKER_ROUNDS ?= 8
 GUEST_MINUTES ?= 0
-# Many tests wait for servers and clients more than they compute.
-TEST_THREADS ?= 4
+# Tests from outside wait for servers and clients more than they compute.
+OUTSIDE_THREADS ?= 4
 
 .PHONY: help run lab build-tests test demo checker check bench guest-test install-hooks
 
@@ -38,11 +38,14 @@ lab:
 
 build-tests:
 	@scripts/install-packages test page
-	$(CARGO) build --workspace --all-targets
+	$(CARGO) build --workspace --all-targets --test outside
 
 test: build-tests
 	@scripts/install-packages guest
-	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace --no-fail-fast
+	@failed=0; set -x; \
+	$(CARGO) test --workspace --no-fail-fast || failed=1; \
+	RUST_TEST_THREADS=$(OUTSIDE_THREADS) $(CARGO) test --workspace --test outside || failed=1; \
+	exit $$failed
 	@echo 'the emulated machine beside the checker and the demo; its output comes last'
 	@scripts/guest-test $(HINDSIGHT) nbd-ext4 iscsi-xfs nfs >$(TARGET)/guest-test.log 2>&1 & guest=$$!; \
 	failed=0; set -x; \

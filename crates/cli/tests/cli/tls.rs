@@ -179,7 +179,8 @@ fn a_hangup_puts_another_certificate_in_use_and_a_bad_one_does_not() {
     let right = fs::read(at("server-key.pem")).expect("read");
     fs::write(at("server-key.pem"), "no PEM").expect("written");
     says("0");
-    assert_eq!(list(&server, &["--ca", &ca]).code, 0);
+    let ran = list(&server, &["--ca", &ca]);
+    assert_eq!(ran.code, 0, "{ran:?}");
     // One that has expired is served, with a warning, and clients say so.
     fs::write(at("server-key.pem"), right).expect("written");
     sign(fixture.dir.path(), "2020-01-01", "server", "IP:127.0.0.1");
