@@ -3,6 +3,7 @@
 use api::{CreateMark, ExitCode, ListQuery, Mark, Would};
 use clap::Subcommand;
 use serde_json::json;
+use units::Granularity;
 
 use crate::failure::Failure;
 use crate::moment;
@@ -47,8 +48,19 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Create { name, mark, at, pin } => {
             let at = at.as_deref().map(moment::read).transpose()?.map(|m| m.to_string());
-            let made = session.client()?.create_mark(&name, &CreateMark { name: mark, at, pin })?;
+            let client = session.client()?;
+            let made = client.create_mark(&name, &CreateMark { name: mark, at, pin })?;
             session.answer(&made, |m| list(std::slice::from_ref(m)))?;
+            let keeps_all = client
+                .volume(&name)
+                .is_ok_and(|volume| volume.granularity == Granularity::EveryWrite);
+            if !made.pinned && !keeps_all {
+                say(&format!(
+                    "{name} does not keep every write: its mark {} may name nothing that can be \
+                     opened after the next one; --pin keeps its moment",
+                    made.name
+                ));
+            }
         }
         Verb::List { name } => session.answer(&all(session, &name)?, |m| list(m))?,
         Verb::Delete { name, mark, dry_run } => delete(session, &name, &mark, dry_run)?,

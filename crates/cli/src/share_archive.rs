@@ -27,6 +27,7 @@ use crate::moment;
 use crate::output::{count, human, pairs};
 use crate::pack::{Packed, pack};
 use crate::session::{Session, say};
+use crate::share_operations::undo;
 
 /// Bytes that are read at a time.
 const PART_BYTES: usize = 256 << 10;
@@ -90,8 +91,11 @@ pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<ExitCode> 
     let (imported, packed) = match send(&client, &args.name, &query, source) {
         Ok(sent) => sent,
         Err(error) => {
-            if is_new {
-                clean_up(&client, &args.name);
+            if is_new && clean_up(&client, &args.name) {
+                let code = error.downcast_ref().map_or(ExitCode::Failed, ClientError::exit_code);
+                let hint = format!("nothing is left of it: {} was not made", args.name);
+                let message = format!("{error:#}");
+                return Err(Failure { code, message, hint: Some(hint) }.into());
             }
             return Err(error);
         }
@@ -109,7 +113,11 @@ pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<ExitCode> 
         }
     }
     if !is_new {
-        say(&undo(&imported));
+        let ImportedFiles { share, number, before, created, overwritten, .. } = &imported;
+        say(&match created + overwritten {
+            0 => "nothing was changed".to_owned(),
+            _ => undo(&client, share, *before, &format!("import={number}")),
+        });
     }
     Ok(if left_out == 0 { ExitCode::Done } else { ExitCode::Partly })
 }
@@ -138,22 +146,16 @@ fn may_import(client: &Client, args: &ImportArgs) -> anyhow::Result<()> {
     Err(Failure::new(text).with_hint(hint).into())
 }
 
-/// Removes a share that was created in vain; what came into it stays.
-fn clean_up(client: &Client, name: &str) {
+/// Removes a share that was created in vain, and says whether it did; what came into it stays.
+fn clean_up(client: &Client, name: &str) -> bool {
     let now = DeleteQuery { force: true, now: true, ..DeleteQuery::default() };
     let top = TreeQuery { limit: Some(1), ..TreeQuery::default() };
     let is_empty = client.tree(name, &top).is_ok_and(|page| page.entries.is_empty());
-    if !is_empty || client.remove_share(name, &now).is_err() {
+    let is_gone = is_empty && client.remove_share(name, &now).is_ok();
+    if !is_gone {
         say(&format!("{name} was created, and has what came: --overwrite goes on from there"));
     }
-}
-
-fn undo(imported: &ImportedFiles) -> String {
-    let ImportedFiles { share, number, created, overwritten, .. } = imported;
-    match created + overwritten {
-        0 => "nothing was changed".to_owned(),
-        _ => format!("to undo: hindsight share repair {share} --undo import={number}"),
-    }
+    is_gone
 }
 
 fn show(imported: &ImportedFiles, left_out: u64) -> String {

@@ -6,9 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use api::{
-    ExitCode, Operation, OperationsQuery, RepairShare, ShareRepair, VersionsOfQuery, path_text,
+    Client, ExitCode, Operation, OperationsQuery, RepairShare, ShareRepair, VersionsOfQuery,
+    path_text,
 };
-use units::Moment;
+use units::{Granularity, Moment};
 
 use crate::moment;
 use crate::output::{Align, count, human, pairs, table};
@@ -203,7 +204,8 @@ pub fn repair(session: &Session, args: &RepairArgs) -> anyhow::Result<ExitCode> 
         _ if args.dry_run => tell(&repair.would),
         None => say("nothing had to be changed"),
         Some(number) => {
-            say(&format!("to undo: hindsight share repair {} --undo repair={number}", args.name));
+            let own = format!("repair={number}");
+            say(&undo(&session.client()?, &args.name, repair.before, &own));
         }
     }
     if repair.kept == 0 {
@@ -218,6 +220,18 @@ pub fn repair(session: &Session, args: &RepairArgs) -> anyhow::Result<ExitCode> 
         say(&format!("repairs stand on them: add `or {all}`, and name again what these undid"));
     }
     Ok(if args.dry_run { ExitCode::Done } else { ExitCode::Partly })
+}
+
+/// How to undo a command on a share. Where not every write is retained there are no moments within
+/// it, by which a repair could undo it.
+pub fn undo(client: &Client, share: &str, before: u64, command: &str) -> String {
+    let granularity = client.share(share).map(|share| share.granularity);
+    match granularity {
+        Ok(Granularity::Interval(_) | Granularity::OnDemand) => {
+            format!("to undo: hindsight share restore {share}@seq:{before} / --delete")
+        }
+        _ => format!("to undo: hindsight share repair {share} --undo {command}"),
+    }
 }
 
 fn show(repair: &ShareRepair) -> String {

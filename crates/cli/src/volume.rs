@@ -468,8 +468,14 @@ fn resize(
         let answer = json!({"name": name, "from": volume.size, "to": size.0});
         return session.would(&[would], &answer, |_| String::new());
     }
+    let before = client.volume(name)?;
     let body = ChangeVolume { size: Some(SizeInput(size)), ..ChangeVolume::default() };
     let volume = client.change_volume(name, &body, force)?;
     tell_warning(&volume);
-    session.answer(&volume, show)
+    session.answer(&volume, show)?;
+    if volume.size < before.size {
+        let seq = before.latest.seq;
+        say(&format!("to undo: hindsight revert {name} --to seq:{seq}"));
+    }
+    Ok(())
 }

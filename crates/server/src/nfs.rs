@@ -54,6 +54,7 @@ mod shares;
 pub(crate) mod tests;
 mod updates;
 
+pub(crate) use moments::LIST_NAME;
 pub use shares::Shares;
 pub(crate) use shares::{Opened, answer_words};
 

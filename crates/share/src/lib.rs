@@ -47,6 +47,7 @@ mod paths;
 mod permission;
 pub mod repair;
 mod restore;
+mod seen_reads;
 mod share;
 mod source;
 mod transaction;

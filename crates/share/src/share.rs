@@ -24,8 +24,8 @@ use crate::blocks::{
 use crate::cache::Cache;
 use crate::error::{Error, ErrorKind, Result, TooSmall, require};
 use crate::moment::{Ends, Moment, read_ends, read_log_block};
-use crate::operations::read::SeenReads;
 use crate::permission::Credentials;
+use crate::seen_reads::SeenReads;
 use crate::source::{Meta, Source};
 use crate::tree::{ReadBytes, check_read, read_content};
 

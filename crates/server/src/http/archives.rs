@@ -22,9 +22,10 @@ use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Named};
 use super::changing::change;
 use super::context::{Context, moment};
-use super::files::{bytes_of, open, path_of, piece_of, refusal};
+use super::files::{bytes_of, new_path_of, open, path_of, piece_of, refusal};
 use super::pieces::{Pieces, Sending};
 use super::upload::{ARCHIVE_TYPE, Reading, Upload};
+use crate::nfs::LIST_NAME;
 
 /// Bytes that are sent at a time, at least, but for the last.
 const PIECE_BYTES: usize = 128 << 10;
@@ -265,21 +266,21 @@ fn import(
 ) -> Answer<ImportedFiles> {
     let path = query.path.clone().unwrap_or_else(|| "/".to_owned());
     let bytes = bytes_of(&path)?;
-    let below = path_of(&bytes)?;
+    let below = new_path_of(&bytes)?;
     let opened = open(context, name)?;
     let volume = opened.volume();
-    let before = volume.last_seq();
     let is_broken = body.is_broken();
     let goes_on = || context.is_ready() && volume.is_served() && !is_broken.load(Ordering::Relaxed);
     let mut left = LeftOut::default();
-    let (number, imported) = change(context, &opened, CauseKind::Import, |changer| {
+    let kind = (CauseKind::Import, false);
+    let (number, before, imported) = change(context, &opened, kind, |changer, before| {
         let imported = Importing::begin(changer, &goes_on).map_err(ImportError::from);
         let imported = imported.and_then(|mut importing| {
             let reader = Reader::new(BufReader::with_capacity(PIECE_BYTES, body));
             put_all(reader, below.names(), &mut importing, &mut left)?;
             Ok(importing.finish()?)
         });
-        (changer.cause.number, imported)
+        (changer.cause.number, before, imported)
     })?;
     let imported = imported.map_err(|error| failed(error, name, &left.at, number))?;
     left.told.extend(imported.told.iter().map(|(path, kind)| {
@@ -394,6 +395,7 @@ fn add_names<'n>(to: &mut Vec<&'n [u8]>, path: &'n [u8]) -> Result<(), String> {
         match name {
             b"" | b"." => {}
             b".." => return Err("`..` leads out of the archive".to_owned()),
+            LIST_NAME => return Err("it is the name of the past in each directory".to_owned()),
             name => to.push(FileName::new(name).map_err(|error| error.to_string())?.as_bytes()),
         }
     }

@@ -4,19 +4,21 @@ use std::cell::{Cell, RefCell};
 
 use ::share::{Cause, CauseKind, Changer, VolumeBlocks};
 use api::ProblemKind;
+use units::Seq;
 use volume::RoomWait;
 
 use super::answer::{Answer, Refusal};
 use super::context::Context;
 use crate::nfs::Opened;
 
-/// Changes a share, with waits for room, as the only command that does. Its changes, those of one
-/// that failed too, are flushed afterwards and have a line in the audit log.
+/// Changes a share, with waits for room, as the only command that does. The moment before it, which
+/// the work is told, is retained. Its changes, those of one that failed too, are flushed afterwards
+/// and have a line in the audit log.
 pub(super) fn change<T>(
     context: &Context,
     opened: &Opened,
-    kind: CauseKind,
-    work: impl FnOnce(&Changer<'_, VolumeBlocks>) -> T,
+    (kind, dry_run): (CauseKind, bool),
+    work: impl FnOnce(&Changer<'_, VolumeBlocks>, Seq) -> T,
 ) -> Answer<T> {
     let (share, volume) = (opened.share(), opened.volume());
     context.refuse_follower(volume)?;
@@ -26,6 +28,10 @@ pub(super) fn change<T>(
         Refusal::new(ProblemKind::Busy, text).with_hint("ask again when it is done")
     })?;
     let goes_on = || context.is_ready() && volume.is_served();
+    let before = match dry_run {
+        true => volume.last_seq(),
+        false => context.shares().retain_present(volume)?,
+    };
     let number = share.statistics().operations;
     // After each step there is as long a time again for the next lack.
     let waited = RefCell::new((RoomWait::default(), number));
@@ -44,7 +50,7 @@ pub(super) fn change<T>(
         wait_for: &wait_for,
         done: Cell::default(),
     };
-    let outcome = work(&changer);
+    let outcome = work(&changer, before);
     let operations = changer.done.get();
     if operations > 0 {
         context.metrics().share_command(kind, operations);

@@ -22,7 +22,7 @@ use super::ask::{Asked, Named};
 use super::context::{Context, PAGE_ENTRIES, moment, page_entries};
 use super::pieces::{Pieces, Sending};
 use super::shares::share;
-use crate::nfs::Opened;
+use crate::nfs::{LIST_NAME, Opened};
 
 /// Bytes of a file that are read at a time.
 const PIECE_BYTES: u64 = 256 << 10;
@@ -250,6 +250,16 @@ pub(super) fn path_of(bytes: &[u8]) -> Answer<FilePath<'_>> {
         let hint = "give names from the top, such as /docs/letter.txt";
         Refusal::new(ProblemKind::Invalid, text).with_hint(hint)
     })
+}
+
+/// The same of a path that may be made: the past has a name of its own.
+pub(super) fn new_path_of(bytes: &[u8]) -> Answer<FilePath<'_>> {
+    let path = path_of(bytes)?;
+    if path.names().contains(&LIST_NAME) {
+        let text = format!("`{:.200}` is the past, which nobody changes", path_text(bytes));
+        return Err(Refusal::new(ProblemKind::Invalid, text).with_hint("give another name"));
+    }
+    Ok(path)
 }
 
 /// Why something could not be done with a path of a share.

@@ -72,7 +72,6 @@ fn repair(
         opened: &opened,
         selection: &selection,
         newest: opened.share().statistics().operations,
-        before: opened.volume().last_seq(),
         follow,
         goes_on: &goes_on,
     };
@@ -81,7 +80,8 @@ fn repair(
         let would = planned.changes.iter().map(|change| would(name, change)).collect();
         return Ok(ShareRepair { would, dry_run: true, ..planned });
     }
-    let done = change(context, &opened, CauseKind::Repair, |changer| planning.apply(changer))?;
+    let kind = (CauseKind::Repair, false);
+    let done = change(context, &opened, kind, |changer, before| planning.apply(changer, before))?;
     done.map_err(|(error, is_begun, number)| {
         let refusal = failed(error, name);
         if !is_begun {
@@ -98,9 +98,8 @@ fn repair(
 struct Planning<'a> {
     opened: &'a Opened,
     selection: &'a Selection,
-    /// The last operation that may be named, and the seq then.
+    /// The last operation that may be named.
     newest: u64,
-    before: Seq,
     follow: Follow,
     goes_on: &'a dyn Fn() -> bool,
 }
@@ -141,7 +140,7 @@ impl Planning<'_> {
         let reads_since = reads_since.map(WallTime::from_nanos);
         let mut request = Request { since, named: &mut named, follow, reads_since, goes_on };
         let plan = repair::plan(self.opened.share(), &moments, &mut request)?;
-        let told = self.told(&plan, &mut naming)?;
+        let told = self.told(&plan, present.1, &mut naming)?;
         Ok((present, plan, told))
     }
 
@@ -150,6 +149,7 @@ impl Planning<'_> {
     fn apply(
         &self,
         changer: &Changer<'_, VolumeBlocks>,
+        before: Seq,
     ) -> Result<ShareRepair, (Error, bool, u64)> {
         let number = changer.cause.number;
         let mut is_begun = false;
@@ -164,6 +164,7 @@ impl Planning<'_> {
             match applied {
                 Ok(_) => {
                     told.number = is_begun.then_some(number);
+                    told.before = before.0;
                     return Ok(told);
                 }
                 Err(error) if error.kind == ErrorKind::NotSync && attempt < TRIES => {}
@@ -177,6 +178,7 @@ impl Planning<'_> {
     fn told<T: Tree>(
         &self,
         plan: &Plan,
+        seq: Seq,
         naming: &mut Naming<'_, T>,
     ) -> ::share::Result<ShareRepair> {
         let mut dependents = Vec::new();
@@ -199,7 +201,7 @@ impl Planning<'_> {
             share: self.opened.volume().name().to_owned(),
             dry_run: false,
             number: None,
-            before: self.before.0,
+            before: seq.0,
             undone: plan.undone.range(..=self.newest).count() as u64,
             kept: plan.kept.range(..=self.newest).count() as u64,
             followed: plan.followed.len() as u64,
@@ -262,7 +264,15 @@ fn failed(error: Error, name: &str) -> Refusal {
             Refusal::new(ProblemKind::Busy, text).with_hint(hint)
         }
         (ErrorKind::Invalid, Some(source)) if source.is::<Entangled>() => {
-            Refusal::new(ProblemKind::Invalid, format!("{name} cannot be repaired so: {source}"))
+            let text = format!("{name} cannot be repaired so: {source}");
+            let refused = Refusal::new(ProblemKind::Invalid, text);
+            match source.downcast_ref() {
+                Some(Entangled::Reads) => refused.with_hint(format!(
+                    "`hindsight share show {name}` says since when reads are logged, `hindsight \
+                     share set {name} --log-reads on` logs them from now on"
+                )),
+                _ => refused,
+            }
         }
         _ => refusal(error, name, b"/"),
     }

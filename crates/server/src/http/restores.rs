@@ -10,7 +10,7 @@ use super::answer::{Answer, Refusal};
 use super::ask::{Body, Named};
 use super::changing::change;
 use super::context::{Context, moment};
-use super::files::{bytes_of, open, path_of, refusal};
+use super::files::{bytes_of, new_path_of, open, path_of, refusal};
 
 /// Puts a file, or a directory with all below it, back as it was at a moment. All that is written
 /// over or goes is in the history, so that it can be undone.
@@ -39,11 +39,10 @@ fn put_back(
 ) -> Answer<RestoredFiles> {
     let path = bytes_of(&body.path)?;
     let to = body.to.as_deref().map(bytes_of).transpose()?;
-    let (from_path, to_path) = (path_of(&path)?, to.as_deref().map(path_of).transpose()?);
+    let (from_path, to_path) = (path_of(&path)?, to.as_deref().map(new_path_of).transpose()?);
     let opened = open(context, name)?;
     let (seq, past) = opened.open_moment(from).map_err(|error| refusal(error, name, &path))?;
     let volume = opened.volume();
-    let before = volume.last_seq();
     let asked = Restore {
         from: &from_path,
         to: to_path.as_ref(),
@@ -51,8 +50,9 @@ fn put_back(
         dry_run: body.dry_run,
         goes_on: &|| context.is_ready() && volume.is_served(),
     };
-    let (number, restored) = change(context, &opened, CauseKind::Restore, |changer| {
-        (changer.cause.number, restore(&past.tree(Wait::May), changer, &asked))
+    let kind = (CauseKind::Restore, body.dry_run);
+    let (number, before, restored) = change(context, &opened, kind, |changer, before| {
+        (changer.cause.number, before, restore(&past.tree(Wait::May), changer, &asked))
     })?;
     let restored = restored.map_err(|error| failed(error, name, body))?;
     let stay = restored.told.iter().filter(|told| told.effect == Effect::InTheWay);

@@ -3,6 +3,7 @@
 //! Invariant: a read is answered when it is in the log, or when the share says that reads are
 //! logged from a later time on only.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use share::{Caller, Credentials, Error, ErrorKind, Lack, ReadBytes, Result, Wait};
@@ -30,7 +31,9 @@ pub(crate) fn log(
     let Some(since) = setting.and_then(|setting| setting.reads_since_ns) else { return Ok(()) };
     let now = volume.now();
     // In a gap there is nothing to be kept.
-    if WallTime::from_nanos(since) > now {
+    if WallTime::from_nanos(since) > now
+        || opened.reads_gap().load(Ordering::Relaxed) > now.as_nanos()
+    {
         return Ok(());
     }
     let caller =
@@ -58,8 +61,10 @@ pub(crate) fn log(
         let until = WallTime::from_nanos(now.as_nanos().saturating_add(gap));
         tracing::warn!(share = %name, error = %answer_words(&error), "reads are not logged");
         if let Err(error) = volume.log_reads_from(until) {
+            // Nor are changes, by whoever read it: the pool takes none.
             tracing::warn!(share = %name, %error, "that reads are not logged is not kept");
         }
+        opened.reads_gap().store(until.as_nanos(), Ordering::Relaxed);
         return Ok(());
     }
 }

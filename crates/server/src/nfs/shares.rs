@@ -6,7 +6,7 @@
 //! 3. While a volume is reverted its share is suspended, and nobody opens it.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -49,6 +49,8 @@ pub(crate) struct Opened {
     moments: RankedMutex<BTreeMap<Seq, OpenMoment>>,
     /// Whether a command changes it: a restore or a repair.
     is_commanded: AtomicBool,
+    /// Until when its reads are not logged, in nanoseconds since 1970.
+    reads_gap: AtomicU64,
 }
 
 /// The right to change a share by a command: one at a time has it.
@@ -130,6 +132,7 @@ impl Shares {
             earlier,
             moments: RankedMutex::default(),
             is_commanded: AtomicBool::new(false),
+            reads_gap: AtomicU64::new(0),
         });
         let before = self.opened.lock().insert(volume.id(), Arc::clone(&opened));
         assert!(before.is_none(), "nobody else opens shares");
@@ -199,6 +202,15 @@ impl Shares {
         reverted
     }
 
+    /// Lets the present of a share be opened for as long as the window has it, before a command
+    /// changes it; its seq.
+    pub(crate) fn retain_present(&self, volume: &Arc<Volume>) -> volume::Result<Seq> {
+        match volume.retains_every_write() {
+            true => Ok(volume.last_seq()),
+            false => self.revert(std::slice::from_ref(volume), || volume.retain_present()),
+        }
+    }
+
     /// Whether it is time to close what nobody uses; of several that ask one is told so.
     pub(crate) fn is_purge_due(&self) -> bool {
         let mut purged = self.purged.lock();
@@ -257,6 +269,11 @@ impl Opened {
     pub(crate) fn command(&self) -> Option<Command<'_>> {
         let was = self.is_commanded.swap(true, Ordering::Acquire);
         (!was).then(|| Command(&self.is_commanded))
+    }
+
+    /// Until when its reads are not logged, in nanoseconds since 1970.
+    pub(crate) fn reads_gap(&self) -> &AtomicU64 {
+        &self.reads_gap
     }
 
     /// The calls of the last minutes before it was opened.

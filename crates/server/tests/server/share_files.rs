@@ -19,8 +19,13 @@ const NOW: WallTime = WallTime::from_nanos(1_790_000_000_000_000_000);
 
 /// A server of a share, `home`, that nobody uses.
 pub fn home() -> Fixture {
+    home_with(None)
+}
+
+/// The same, whose reads are logged, if it is told.
+pub fn home_with(log_reads: Option<bool>) -> Fixture {
     let mut fixture = Fixture::new();
-    let home = CreateShare { name: "home".to_owned(), ..CreateShare::default() };
+    let home = CreateShare { name: "home".to_owned(), log_reads, ..CreateShare::default() };
     fixture.client.create_share(&home).expect("made");
     fixture.restart();
     fixture
@@ -52,6 +57,23 @@ pub fn change_as<'d>(
     let top = transaction.top().expect("a top");
     change(&mut transaction, &caller, top);
     format!("seq:{}", transaction.commit().expect("written").0)
+}
+
+/// A client reads a file, and that is logged.
+pub fn read_as(fixture: &Fixture, client: u128, path: &[u8]) {
+    let volume = fixture.server().pool().volume("home").expect("home");
+    let now = WallTime::from_nanos(NOW.as_nanos() + volume.last_seq().0);
+    let opening = Opening { incarnation: 1, cache_blocks_max: 64 };
+    let share = Share::open(VolumeBlocks::new(volume), opening).expect("opened");
+    let root = Credentials::root();
+    let (xid, arguments_crc, cause, followed_at) = (1, 0, None, None);
+    let caller = Caller { user: &root, client, xid, arguments_crc, now, cause, followed_at };
+    let id = {
+        let tree = share.tree(Wait::May).expect("usable");
+        tree.look_up(&root, tree.top().expect("a top"), path).expect("there").id
+    };
+    let read = share.read(&root, id, 0, &mut [0; 10], Wait::May).expect("read");
+    share.log_read(&caller, id, read.operation, Wait::May).expect("logged");
 }
 
 fn mode(mode: u16) -> SetAttributes {

@@ -1,12 +1,13 @@
 //! Operations on shares over HTTP: listed, of one file, undone.
 
 use api::{
-    Operation, OperationsQuery, Page, ProblemKind, RepairShare, ShareRepair, VersionsOfQuery,
+    ChangeShare, Operation, OperationsQuery, Page, ProblemKind, RepairShare, ShareRepair,
+    VersionsOfQuery,
 };
 use share::{Place, Tree};
 
 use crate::fixture::{Fixture, kind, problem};
-use crate::share_files::{bytes, change, change_as, file, home, names};
+use crate::share_files::{bytes, change, change_as, file, home, home_with, names, read_as};
 
 /// 10.0.0.7, as records have it.
 const CULPRIT: u128 = 0xffff_0a00_0007;
@@ -158,7 +159,7 @@ fn operations_come_in_pages_and_wrong_conditions_are_refused() {
         "uid=x",
         "uid=5000000000",
         "size=3",
-        "op=READ",
+        "op=LOOKUP",
         "client=here",
         "client=10.0.0.7,",
         "time>=-5x",
@@ -260,6 +261,56 @@ fn a_repair_undoes_one_client_and_is_undone() {
     assert_eq!(bytes(&fixture, "/docs/letter", None), b"Dear all");
     assert_eq!(bytes(&fixture, "/docs/list", None), b"one, two");
     assert_eq!(names(&fixture, "/docs", "latest"), ["letter", "list"]);
+}
+
+#[test]
+fn a_repair_follows_reads_from_when_they_were_logged() {
+    let fixture = home_with(Some(true));
+    let share = fixture.client.share("home").expect("there");
+    assert_eq!(share.reads_logged_since, Some(share.created), "from the beginning on");
+    change_as(&fixture, OTHER, |t, caller, top| {
+        for name in [&b"price"[..], b"bill", b"note"] {
+            file(t, caller, top, name, b"10");
+        }
+    });
+    let overwrite = |client, name: &'static [u8], bytes: &'static [u8]| {
+        change_as(&fixture, client, |t, caller, top| {
+            let id = t.look_up(caller.user, top, name).expect("there").id;
+            t.write(caller, id, 0, bytes).expect("written");
+        })
+    };
+    let ask = |conditions: &str, follow: &str| {
+        let (undo, follow) = (conditions.to_owned(), Some(follow.to_owned()));
+        fixture.client.repair_share("home", &RepairShare { undo, follow, dry_run: false })
+    };
+    read_as(&fixture, OTHER + 1, b"price");
+    overwrite(CULPRIT, b"price", b"99");
+    overwrite(OTHER + 1, b"note", b"it read 10");
+    read_as(&fixture, OTHER, b"price");
+    overwrite(OTHER, b"bill", b"99 by it");
+    let told = told(&ops(
+        &fixture,
+        &OperationsQuery { op: Some("read".to_owned()), ..Default::default() },
+    ));
+    assert_eq!(told, ["READ /price", "READ /price"]);
+    let done = ask("client=10.0.0.7", "reads").expect("repaired");
+    assert_eq!((done.undone, done.followed, done.kept), (2, 1, 0), "{done:?}");
+    assert_eq!(done.dependents[0].reason, "its sender had read a file that they wrote");
+    for (name, expected) in [("/price", &b"10"[..]), ("/bill", b"10"), ("/note", b"it read 10")] {
+        assert_eq!(bytes(&fixture, name, None), expected, "{name}");
+    }
+    // The records are of the file's path, too.
+    let query = VersionsOfQuery { path: "/price".to_owned(), ..VersionsOfQuery::default() };
+    let of = fixture.client.versions_of("home", &query).expect("listed").entries;
+    assert_eq!(of.iter().filter(|one| one.procedure == "READ").count(), 2);
+    assert!(of.iter().all(|one| one.procedure != "READ" || one.size.is_none()));
+    // Those of this test are older than now.
+    for (log_reads, is_logged) in [(false, false), (true, true)] {
+        let set = ChangeShare { log_reads: Some(log_reads), ..ChangeShare::default() };
+        let share = fixture.client.change_share("home", &set).expect("changed");
+        assert_eq!(share.reads_logged_since.is_some(), is_logged);
+        assert_eq!(kind(ask("uid=0", "reads").map(drop)), ProblemKind::Invalid);
+    }
 }
 
 #[test]

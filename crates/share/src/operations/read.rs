@@ -4,8 +4,6 @@
 //!    reader does by what it read.
 //! 2. Of one reader and file there is one for each state of the file.
 
-use std::collections::HashMap;
-
 use format::share::operation::{Operation, Procedure};
 use units::FileId;
 
@@ -13,25 +11,6 @@ use crate::blocks::{Present, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::share::Share;
 use crate::transaction::{Caller, Transaction};
-
-/// Reads that are remembered; beyond that they are forgotten, and recorded once more.
-const SEEN_MAX: usize = 64 << 10;
-
-/// The reads that the operation log has: by client, user and file the last operation that had
-/// changed the file.
-#[derive(Debug, Default)]
-pub(crate) struct SeenReads {
-    /// The opening, or the revert, since which they are.
-    incarnation: u64,
-    all: HashMap<(u128, u32, FileId), u64>,
-}
-
-impl SeenReads {
-    /// None, since an opening or a revert.
-    pub(crate) fn new(incarnation: u64) -> SeenReads {
-        SeenReads { incarnation, all: HashMap::new() }
-    }
-}
 
 impl<P: Present> Share<P> {
     /// Puts a read of a file into the operation log, unless the log has it: as it was after an
@@ -48,7 +27,7 @@ impl<P: Present> Share<P> {
         wait: Wait,
     ) -> Result<()> {
         let reader = (caller.client, caller.user.uid, id);
-        if self.reads.lock().all.get(&reader).is_some_and(|seen| *seen >= operation) {
+        if self.reads.lock().has(&reader, operation) {
             return Ok(());
         }
         let begun = match wait {
@@ -59,14 +38,7 @@ impl<P: Present> Share<P> {
         let incarnation = transaction.incarnation();
         transaction.read(caller, id, operation)?;
         transaction.commit()?;
-        let mut reads = self.reads.lock();
-        // A revert meanwhile may have taken it away.
-        if reads.incarnation == incarnation {
-            if reads.all.len() >= SEEN_MAX {
-                reads.all.clear();
-            }
-            reads.all.insert(reader, operation);
-        }
+        self.reads.lock().insert(incarnation, reader, operation);
         Ok(())
     }
 }

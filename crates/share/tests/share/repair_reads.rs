@@ -85,7 +85,8 @@ proptest! {
             }
         }
         let planned = undo(&story, &culprit, Follow::Reads);
-        for read in reads.iter().filter(|read| !wrong_at(&story, read, &planned.undone).is_empty()) {
+        let is_wrong = |read: &&Read| !wrong_at(&story, read, &planned.undone).is_empty();
+        for read in reads.iter().filter(is_wrong) {
             let by_it = |done: &&Done| {
                 let logged = &done.logged;
                 logged.record.origin.client == read.client && logged.number() > read.after

@@ -13,7 +13,7 @@ use crate::catalogue::transaction::Transaction;
 use crate::catalogue::{EventRecord, TimelineRecord, tables};
 use crate::core::Core;
 use crate::retention::pins::Pins;
-use crate::types::{Resolved, RevertReport, Stamp};
+use crate::types::{Granularity, Resolved, RevertReport, Stamp};
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
@@ -59,6 +59,23 @@ impl Volume {
         self.check_open()?;
         let reverted = self.revert_open(to, dry_run);
         self.unless_gone(reverted)
+    }
+
+    /// Lets the present be opened for as long as the window has it, also where its moment would
+    /// not be retained otherwise, before a command changes it; its seq.
+    ///
+    /// # Errors
+    /// As [`Volume::revert`].
+    pub fn retain_present(&self) -> Result<Seq> {
+        match self.retains_every_write() {
+            true => Ok(self.last_seq()),
+            false => Ok(self.revert(&Moment::Latest, false)?.from.seq),
+        }
+    }
+
+    /// Whether every write is retained from now on.
+    pub fn retains_every_write(&self) -> bool {
+        self.record.lock().granularity_at(Seq(u64::MAX)) == Granularity::EveryWrite
     }
 
     fn revert_open(&self, to: &Moment, dry_run: bool) -> Result<RevertReport> {

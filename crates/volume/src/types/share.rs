@@ -397,8 +397,8 @@ mod tests {
         assert_eq!(after, expected);
         assert_eq!(
             change.to_string(),
-            "metadata server; log reads on; denied 10.0.0.7; allowed 10.1.0.0/16 reads, squash root, anonymous \
-             65534:65534, ports below 1024, past all"
+            "metadata server; log reads on; denied 10.0.0.7; allowed 10.1.0.0/16 reads, squash \
+             root, anonymous 65534:65534, ports below 1024, past all"
         );
         // A part of an allowed network is no entry.
         for gone in ["10.0.0.7", "10.1.0.0/17", "10.1.0.1"] {

@@ -38,9 +38,13 @@ impl Volume {
         self.change(&VolumeChange { size_bytes: Some(size_bytes), ..VolumeChange::default() })
     }
 
-    /// Changes the size, and settings in the same commit.
+    /// Changes the size, and settings in the same commit. What a smaller one cuts off stays in the
+    /// past, also where that would not be retained.
     pub(crate) fn resize_and(&self, size_bytes: u64, change: &VolumeChange) -> Result<()> {
         let before = self.present().size_bytes;
+        if size_bytes < before && !change.never_smaller {
+            self.retain_present()?;
+        }
         self.resize_to(size_bytes, change)?;
         if size_bytes < before {
             // It has its size. The rest beyond is cut off at the next opening if not now.

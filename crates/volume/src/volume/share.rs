@@ -50,10 +50,11 @@ impl Volumes {
     pub fn change_share(&self, name: &str, change: &ShareChange) -> Result<Arc<ShareSetting>> {
         self.check_open()?;
         let volume = self.volume(name)?;
+        let now = volume.now();
         let mut tx = volume.begin()?;
         volume.check_served()?;
         let before = volume.share().ok_or_else(|| no_share(volume.name()))?;
-        let share = Arc::new(before.changed(change, volume.name(), volume.now())?);
+        let share = Arc::new(before.changed(change, volume.name(), now)?);
         tx.change(&volume.record).share = Some(Arc::clone(&share));
         tx.audit("share-set", volume.name(), change.to_string())?;
         let _books = tx.commit()?;
@@ -62,8 +63,8 @@ impl Volumes {
 }
 
 impl Volume {
-    /// Says of a share whose reads are in its operation log that there are some which are not, until
-    /// a time.
+    /// Says of a share whose reads are in its operation log that until a time there are some which
+    /// are not.
     ///
     /// # Errors
     /// Those of the commit.

@@ -16,7 +16,11 @@ const BLOCKS: usize = 600;
 
 /// Each block of the first ones is full of what it is told by.
 fn numbered(rig: &Rig, architecture: Architecture) -> Arc<Volume> {
-    let volume = rig.make("v", architecture, Granularity::EveryWrite);
+    numbered_at(rig, architecture, Granularity::EveryWrite)
+}
+
+fn numbered_at(rig: &Rig, architecture: Architecture, granularity: Granularity) -> Arc<Volume> {
+    let volume = rig.make("v", architecture, granularity);
     let bytes: Vec<u8> = (0..BLOCKS).flat_map(|block| [number(block); BLOCK as usize]).collect();
     for part in 0..4 {
         let offset = part * bytes.len() / 4;
@@ -75,6 +79,35 @@ fn a_shrink_that_fails_takes_nothing() {
             rig.pool().verify_invariants().expect("all agree");
         }
         assert!(failed >= 2, "{architecture:?}: {failed} failed");
+    }
+}
+
+#[test]
+fn a_shrink_can_be_undone_where_not_every_write_is_retained() {
+    let hour = Granularity::Interval(3_600_000_000_000);
+    for architecture in Architecture::ALL {
+        for granularity in [Granularity::OnDemand, hour] {
+            let mut rig = Rig::new();
+            let volume = numbered_at(&rig, architecture, granularity);
+            let before = volume.info().expect("told").latest.seq;
+            volume.resize(SMALL).expect("smaller");
+            for byte in 1..9 {
+                volume
+                    .write_batch(&[WriteOp::Data { offset: 0, bytes: &[byte; 4096] }])
+                    .expect("written");
+            }
+            volume.flush().expect("flushed");
+            rig.settle();
+            let what = format!("{architecture:?}, {granularity:?}");
+            check(&past(&volume, before), ALL, &what);
+            drop(volume);
+            let volume = rig.kill();
+            rig.settle();
+            check(&past(&volume, before), ALL, &what);
+            volume.revert(&Moment::Seq(before), false).expect("undone");
+            check(&content(&volume), ALL, &what);
+            rig.pool().verify_invariants().expect("all agree");
+        }
     }
 }
 

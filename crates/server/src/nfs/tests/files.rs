@@ -1,6 +1,6 @@
 //! Files and directories in the present.
 
-use volume::{Allowed, Metadata, PastAccess, ShareSetting, Squash};
+use volume::{Allowed, PastAccess, ShareChange, ShareSetting, Squash};
 use wire::nfs3::{Nfsstat3, Procedure};
 use wire::xdr::Reader;
 
@@ -305,7 +305,7 @@ fn a_network_has_the_rights_of_its_entry() {
         any_port,
         past,
     };
-    let share = |allowed| ShareSetting { metadata: Metadata::Server, allowed: vec![allowed] };
+    let share = |allowed| ShareSetting { allowed: vec![allowed], ..server_metadata() };
     let rig = Rig::sized(POOL_BYTES, share(entry(true, Squash::None, true, PastAccess::All)));
     let mut client = Client::connect(rig.address);
     let top = client.mount("/s").expect("a handle");
@@ -330,6 +330,72 @@ fn a_network_has_the_rights_of_its_entry() {
     let mut client = Client::connect(rig.address);
     assert_eq!(client.mount("/s"), Err(13), "from a port that everybody has");
     assert_eq!(client.mount("/none"), Err(2));
+}
+
+fn log_reads() -> ShareChange {
+    ShareChange { log_reads: Some(true), ..ShareChange::default() }
+}
+
+#[test]
+fn reads_are_logged_if_the_share_says_so_before_they_are_answered() {
+    let rig = Rig::new();
+    let mut client = Client::connect(rig.address);
+    let top = client.mount("/s").expect("a handle");
+    let file = client.create(&top, "f").expect("made");
+    client.write(&file, 0, FILE_SYNC, b"text").expect("written");
+    let opened = rig.opened();
+    let records = || -> Vec<u8> {
+        let log = opened.share().operation_log();
+        let all = log.blocks().flat_map(|block| log.operations(block).expect("it is read"));
+        all.map(|logged| logged.record.procedure.number()).collect()
+    };
+    let read = |client: &mut Client| client.read(&file, 0, 10).expect("read").0;
+    assert_eq!(read(&mut client), b"text");
+    assert_eq!(records(), [8, 7], "nobody asked for it");
+    rig.pool.change_share("s", &log_reads()).expect("changed");
+    for _ in 0..3 {
+        assert_eq!(read(&mut client), b"text");
+    }
+    assert_eq!(records(), [8, 7, 6]);
+    client.write(&file, 0, FILE_SYNC, b"more").expect("written");
+    let (mut other, old) = (Client::connect(rig.address), "f/.hindsight");
+    assert_eq!(read(&mut other), b"more");
+    assert_eq!(records(), [8, 7, 6, 7, 6]);
+    assert_eq!(client.find(&top, old).err(), Some(Nfsstat3::NotDir));
+    let past = rig.share().last_seq();
+    let path = format!(".hindsight/seq:{past}/f", past = past.0);
+    let file = client.find(&top, &path).expect("a moment");
+    assert_eq!(client.read(&file, 0, 10).expect("read").0, b"more");
+    assert_eq!(records(), [8, 7, 6, 7, 6], "the past is not logged");
+}
+
+#[test]
+fn reads_of_a_full_pool_are_answered_though_they_cannot_be_logged() {
+    let rig = Rig::sized(64 << 20, server_metadata());
+    let mut client = Client::connect(rig.address);
+    let top = client.mount("/s").expect("a handle");
+    let first = client.create(&top, "first").expect("made");
+    client.write(&first, 0, FILE_SYNC, b"text").expect("written");
+    for length in [512 << 10, 0] {
+        let data = vec![7; length];
+        let mut full = (0..5000).map(|number| {
+            let file = client.create(&top, &format!("{length}-{number}"))?;
+            if data.is_empty() {
+                Ok(())
+            } else {
+                client.write(&file, 0, FILE_SYNC, &data).map(drop)
+            }
+        });
+        assert!(full.any(|made: Result<(), Nfsstat3>| made.is_err()), "there is always room");
+    }
+    rig.pool.change_share("s", &log_reads()).expect("changed");
+    let since = || rig.share().share().expect("a share").reads_since_ns.expect("they are logged");
+    let before = since();
+    assert_eq!(client.read(&first, 0, 10), Ok((b"text".to_vec(), true)));
+    assert!(since() > before + 5_000_000_000, "not logged, and nobody knows");
+    let until = since();
+    assert_eq!(client.read(&first, 0, 10), Ok((b"text".to_vec(), true)));
+    assert_eq!(since(), until, "said once");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use volume::{
 };
 
 use crate::attach::Attachments;
-use crate::nfs::{NfsContext, Shares};
+use crate::nfs::{NfsContext, Opened, Shares};
 use crate::serving::{DataThreads, Limits, Listeners, PoolExports, Serving};
 
 /// Bytes of a pool that nothing fills.
@@ -79,6 +79,10 @@ impl Rig {
         let media = FileMedia::open(&path).expect("it is there");
         let pool = open(Arc::new(MediaDevice::new(Arc::new(media))));
         Rig::serve(dir, pool)
+    }
+
+    pub(crate) fn opened(&self) -> Arc<Opened> {
+        self.shares.open_volume(&self.share()).expect("opened")
     }
 
     pub(crate) fn share(&self) -> Arc<Volume> {
