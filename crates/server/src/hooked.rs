@@ -28,6 +28,7 @@ const SWEEP_AFTER_FAILURE: Duration = Duration::from_secs(60);
 pub(crate) struct Hooked {
     stop: Arc<(Mutex<bool>, Condvar)>,
     thread: JoinHandle<()>,
+    hooks: Arc<Hooks>,
     /// The thread of checks.
     proving: (Arc<Proving>, JoinHandle<()>),
     /// The thread of watches.
@@ -48,17 +49,21 @@ impl Hooked {
         let watching = (Arc::clone(watching), looks);
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let (told, pool, hooks) = (Arc::clone(&stop), Arc::clone(pool), Arc::clone(hooks));
+        let own = Arc::clone(&hooks);
         let (attachments, checks) = (Arc::clone(attachments), Arc::clone(&proving.0));
         let thread = std::thread::Builder::new()
             .name("hooked".to_owned())
             .spawn(move || run(&pool, &hooks, (&attachments, &checks), &told))
             .map_err(StartError::Thread)?;
-        Ok(Hooked { stop, thread, proving, watching })
+        Ok(Hooked { stop, thread, hooks: own, proving, watching })
     }
 
     /// Ends the proof that runs, while its clone is still served: what it says later is not heard.
-    pub(crate) fn end_proofs(&self) {
+    /// Ends what hooks do before captures, so that the captures are made, and what was frozen is
+    /// thawed.
+    pub(crate) fn end_commands(&self) {
         self.proving.0.end();
+        self.hooks.stop();
     }
 
     /// Lets captures under way finish, commands included, and ends the thread.

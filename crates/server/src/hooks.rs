@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -48,6 +48,8 @@ pub(crate) struct Hooks {
     /// Captures that were quiesced, and those that should have been.
     pub(crate) quiesced: AtomicU64,
     pub(crate) failed: AtomicU64,
+    /// The server stops.
+    is_stopping: AtomicBool,
 }
 
 impl Hooks {
@@ -59,6 +61,12 @@ impl Hooks {
     /// Goes on with others: captures that are under way end with what they began with.
     pub(crate) fn replace(&self, named: BTreeMap<String, Hook>) {
         *self.named.write() = named;
+    }
+
+    /// Ends every `before` that runs, and lets none begin: the server stops. An `after` has its
+    /// time.
+    pub(crate) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
     }
 
     /// Whether there is one of this name.
@@ -95,7 +103,9 @@ impl Hooks {
         };
         let asked = Asked { hook: name.to_owned(), subject: subject.to_owned() };
         let mut told = None;
-        let before = run_listening(&hook.before, "before", &asked, hook.timeout, &mut told);
+        let stops = || self.is_stopping.load(Ordering::Relaxed);
+        let before =
+            run_listening((&hook.before, "before"), &asked, hook.timeout, &mut told, &stops);
         let open_files = told.as_ref().and_then(Told::open_files).map(Arc::new);
         if let Err(why) = &before {
             tracing::error!(hook = name, subject, why, "the hook's before failed");
@@ -252,16 +262,16 @@ fn after(hook: &Hook, asked: &Asked) {
 fn run(argv: &[String], phase: &str, asked: &Asked, timeout: Duration) -> Result<(), String> {
     let Some((program, mut command)) = command(argv, phase, asked) else { return Ok(()) };
     let child = command.stdout(Stdio::null()).spawn().map_err(|e| format!("{program}: {e}"))?;
-    ended(program, child, timeout, &mut || {})
+    ended(program, child, timeout, &mut || {}, &|| false)
 }
 
-/// The same, and listens to what it tells.
+/// The same, and listens to what it tells; also when the server stops it is killed.
 fn run_listening(
-    argv: &[String],
-    phase: &str,
+    (argv, phase): (&[String], &str),
     asked: &Asked,
     timeout: Duration,
     told: &mut Option<Told>,
+    stops: &dyn Fn() -> bool,
 ) -> Result<(), String> {
     let Some((program, mut command)) = command(argv, phase, asked) else { return Ok(()) };
     let failed = |e: std::io::Error| format!("{program}: {e}");
@@ -272,7 +282,7 @@ fn run_listening(
             Err(error) => tracing::error!(%error, "what a hook tells cannot be listened to"),
         }
     }
-    ended(program, child, timeout, &mut || told.iter_mut().for_each(Told::listen))
+    ended(program, child, timeout, &mut || told.iter_mut().for_each(Told::listen), stops)
 }
 
 fn command<'a>(argv: &'a [String], phase: &str, asked: &Asked) -> Option<(&'a str, Command)> {
@@ -293,10 +303,15 @@ fn ended(
     mut child: Child,
     timeout: Duration,
     look: &mut dyn FnMut(),
+    stops: &dyn Fn() -> bool,
 ) -> Result<(), String> {
-    match wait(&mut child, timeout, look) {
+    match wait(&mut child, timeout, look, stops) {
         Ok(Some(status)) if status.success() => Ok(()),
         Ok(Some(status)) => Err(format!("{program}: {status}")),
+        Ok(None) if stops() => {
+            kill(&mut child);
+            Err(format!("{program}: killed, as the server stops"))
+        }
         Ok(None) => {
             kill(&mut child);
             Err(format!("{program}: killed after {timeout:?}"))
@@ -312,6 +327,7 @@ fn wait(
     child: &mut Child,
     timeout: Duration,
     look: &mut dyn FnMut(),
+    stops: &dyn Fn() -> bool,
 ) -> std::io::Result<Option<std::process::ExitStatus>> {
     let began = Instant::now();
     loop {
@@ -321,7 +337,7 @@ fn wait(
         if status.is_some() {
             return Ok(status);
         }
-        if began.elapsed() >= timeout {
+        if began.elapsed() >= timeout || stops() {
             return Ok(None);
         }
         std::thread::park_timeout(LOOK);
@@ -415,6 +431,29 @@ mod tests {
             (consistency, &ran[..]),
             (Consistency::QuiesceFailed, &BOTH.map(str::to_owned)[..])
         );
+    }
+
+    #[test]
+    fn a_server_that_stops_waits_for_no_before_and_thaws() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let log = directory.path().join("log");
+        let line = |what: &str| format!("echo {what} >> {}", log.display());
+        let before = format!("{}; sleep 600; echo never", line("before"));
+        let hooks = hooks(&before, &line("after"), 10 * LONG);
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            let captured = scope.spawn(|| hooks.around("h", "v", |is| is().consistency));
+            while lines(&log).is_empty() {
+                assert!(began.elapsed() < LONG, "it was not begun");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            hooks.stop();
+            let around = captured.join().expect("no panic");
+            assert_eq!(around.captured, Consistency::QuiesceFailed);
+            assert!(around.failure().is_some_and(|why| why.contains("the server stops")));
+        });
+        assert!(began.elapsed() < LONG, "it was waited for");
+        assert_eq!(lines(&log), ["before", "after"]);
     }
 
     #[test]

@@ -207,7 +207,7 @@ impl Server {
     /// When the pool could not be closed: what was flushed is safe, what was not may be lost.
     pub fn stop(self) -> Result<(), StartError> {
         self.context.set_ready(false);
-        self.hooked.end_proofs();
+        self.hooked.end_commands();
         self.intercepts.stop();
         self.data.stop();
         self.http.stop();
