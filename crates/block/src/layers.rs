@@ -5,7 +5,6 @@
 mod crypt;
 mod delay;
 mod gates;
-mod header;
 mod memory;
 mod mirror;
 pub(crate) mod order;

@@ -17,10 +17,10 @@ use zeroize::Zeroizing;
 
 pub use self::key::{CryptKey, KeySource};
 use self::xts::{CELL, Xts};
-use super::header::{Unusable, are_sound, forget_between, read_copies};
 use crate::ranges::RangeLock;
 use crate::{BlockDevice, DeviceError, Operation, Outcome, Result, Resync, Right};
 
+mod header;
 mod key;
 mod xts;
 
@@ -112,7 +112,7 @@ impl<D: BlockDevice> CryptDevice<D> {
         for offset in COPY_OFFSETS {
             below.write_durable(offset, &[IoSlice::new(&[0; SECTOR_BYTES])])?;
         }
-        Ok(write_headers(below, &header)?)
+        Ok(header::write(below, &header)?)
     }
 
     /// The encrypted device that is on `below`, as long as that has room for.
@@ -121,7 +121,7 @@ impl<D: BlockDevice> CryptDevice<D> {
     /// Those of the device below; `WrongKey`; `Header` if it is no encrypted device, or one of
     /// another version; `TooShort` if it was cut.
     pub fn open(below: D, key: &CryptKey) -> std::result::Result<CryptDevice<D>, CryptError> {
-        let (header, data_key) = read_header(&below, key)?;
+        let (header, data_key) = header::read(&below, key)?;
         let (device, bytes) = (below.describe(), below.len_bytes());
         let expected = DATA_OFFSET + header.sectors * SECTOR_BYTES as u64;
         if bytes < expected {
@@ -356,10 +356,10 @@ impl<D: BlockDevice> BlockDevice for CryptDevice<D> {
         }
         let mut range = DATA_OFFSET + offset..DATA_OFFSET + offset + length_bytes;
         if which == Resync::Unused && offset == 0 {
-            range.start = forget_between(&self.below, COPY_OFFSETS)?;
+            range.start = header::forget_between(&self.below)?;
         }
         if which == Resync::Computed {
-            if offset == 0 && are_sound(&self.below, &COPY_OFFSETS, CryptHeader::decode) {
+            if offset == 0 && header::are_sound(&self.below) {
                 range.start = 0;
             }
             if offset + length_bytes == self.len_bytes {
@@ -419,27 +419,4 @@ fn sealed(
     let mut salt = [0; 32];
     random(&mut salt);
     CryptHeader { sectors, salt, wrapped_key: key.wrap(&salt, data_key) }
-}
-
-fn write_headers(below: &dyn BlockDevice, header: &CryptHeader) -> Result<()> {
-    for (copy, offset) in COPY_OFFSETS.into_iter().enumerate() {
-        below.write_durable(offset, &[IoSlice::new(&header.encode(copy))])?;
-    }
-    Ok(())
-}
-
-/// The header, and the key of the data in it.
-fn read_header(
-    below: &dyn BlockDevice,
-    key: &CryptKey,
-) -> std::result::Result<(CryptHeader, key::DataKey), CryptError> {
-    let (decode, encode) = (CryptHeader::decode, CryptHeader::encode);
-    let accept = |header: &CryptHeader| key.unwrap(&header.salt, &header.wrapped_key);
-    read_copies(below, &COPY_OFFSETS, decode, encode, accept).map_err(|unusable| {
-        let device = below.describe();
-        match unusable {
-            Unusable::Damaged(text) => CryptError::Header { device, text },
-            Unusable::Refused => CryptError::WrongKey { device },
-        }
-    })
 }
