@@ -5,7 +5,6 @@
 
 use std::io::IoSlice;
 use std::ops::Range;
-use std::sync::Arc;
 
 mod array;
 mod error;
@@ -156,67 +155,4 @@ pub trait BlockDevice: Send + Sync {
     }
     /// The stack from here down, for people: `crypt(file pool.img)`.
     fn describe(&self) -> String;
-}
-
-impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
-    fn len_bytes(&self) -> u64 {
-        (**self).len_bytes()
-    }
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        (**self).read_at(offset, buffer)
-    }
-    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
-        (**self).try_read_at(offset, buffer)
-    }
-    fn is_hole(&self, offset: u64, length_bytes: u64) -> bool {
-        (**self).is_hole(offset, length_bytes)
-    }
-    fn is_ready(&self, offset: u64, length_bytes: u64) -> bool {
-        (**self).is_ready(offset, length_bytes)
-    }
-    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
-        (**self).write_at(offset, slices)
-    }
-    fn flush(&self) -> Result<()> {
-        (**self).flush()
-    }
-    fn lengthen(&self, len_bytes: Option<u64>) -> Result<u64> {
-        (**self).lengthen(len_bytes)
-    }
-    fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
-        (**self).allocate(offset, length_bytes)
-    }
-    fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
-        (**self).discard(offset, length_bytes)
-    }
-    fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
-        (**self).write_durable(offset, slices)
-    }
-    fn copies(&self, offset: u64, length_bytes: u64) -> usize {
-        (**self).copies(offset, length_bytes)
-    }
-    fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        (**self).read_copy(copy, offset, buffer)
-    }
-    fn ways(&self) -> usize {
-        (**self).ways()
-    }
-    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        (**self).read_way(way, offset, buffer)
-    }
-    fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
-        (**self).heal(offset, buffer, right)
-    }
-    fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
-        (**self).resync(offset, length_bytes, which)
-    }
-    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
-        (**self).disagreements(offset, length_bytes)
-    }
-    fn noticed(&self) -> Vec<Range<u64>> {
-        (**self).noticed()
-    }
-    fn describe(&self) -> String {
-        (**self).describe()
-    }
 }

@@ -65,7 +65,7 @@ pub(super) fn top_bytes(stack: &Stack, members: &[Member]) -> u64 {
         Stack::Concat { below } => below.iter().map(|s| top_bytes(s, members)).sum(),
         Stack::Mirror { below } => least(below),
         Stack::Parity { below, .. } => layout(stack).len_bytes(least(below)),
-        Stack::Crypt { below, .. } => CryptDevice::<Device>::bytes_above(top_bytes(below, members)),
+        Stack::Crypt { below, .. } => CryptDevice::bytes_above(top_bytes(below, members)),
         Stack::Delay { below, .. } => top_bytes(below, members),
     }
 }

@@ -122,7 +122,7 @@ impl Kept {
         for (number, layer) in self.layers.iter().enumerate() {
             match layer {
                 Layer::Crypt(_, key) => {
-                    CryptDevice::format(&below, key, &mut |bytes| (self.random)(bytes))?;
+                    CryptDevice::format(&*below, key, &mut |bytes| (self.random)(bytes))?;
                 }
                 Layer::Delay(_) => {}
             }
@@ -142,7 +142,7 @@ impl Layer {
 
     fn bytes_above(&self, below_bytes: u64) -> u64 {
         match self {
-            Layer::Crypt(..) => CryptDevice::<Device>::bytes_above(below_bytes),
+            Layer::Crypt(..) => CryptDevice::bytes_above(below_bytes),
             Layer::Delay(_) => below_bytes,
         }
     }

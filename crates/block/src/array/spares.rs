@@ -14,7 +14,7 @@ use super::grow::{check_free, check_length};
 use super::replace::can_be_replaced;
 use super::shared::Shared;
 use super::spare::{Spare, wipe};
-use crate::{ArrayError, BlockDevice, Candidate};
+use crate::{ArrayError, Candidate};
 
 /// A spare, as it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@
 
 use std::io::IoSlice;
 use std::ops::Range;
+use std::sync::Arc;
 
 use format::crypt::{COPY_OFFSETS, CryptHeader, DATA_OFFSET, SECTOR_BYTES, SECTORS_MAX};
 use zeroize::Zeroizing;
@@ -76,14 +77,14 @@ pub enum CryptError {
 }
 
 /// A device whose bytes are encrypted.
-pub struct CryptDevice<D> {
-    below: D,
+pub struct CryptDevice {
+    below: Arc<dyn BlockDevice>,
     xts: Xts,
     len_bytes: u64,
     ranges: RangeLock,
 }
 
-impl<D: BlockDevice> CryptDevice<D> {
+impl CryptDevice {
     /// Makes `below` an encrypted device that `key` opens; what is on it is lost. `random` fills
     /// bytes with what nobody can guess: the operating system's random numbers (`env::Entropy` is
     /// for identities, and not enough for keys).
@@ -91,7 +92,7 @@ impl<D: BlockDevice> CryptDevice<D> {
     /// # Errors
     /// Those of the device below, or if it has no room, or if `random` gives the same twice.
     pub fn format(
-        below: &D,
+        below: &dyn BlockDevice,
         key: &CryptKey,
         random: &mut dyn FnMut(&mut [u8]),
     ) -> std::result::Result<(), CryptError> {
@@ -120,21 +121,24 @@ impl<D: BlockDevice> CryptDevice<D> {
     /// # Errors
     /// Those of the device below; `WrongKey`; `Header` if it is no encrypted device, or one of
     /// another version; `TooShort` if it was cut.
-    pub fn open(below: D, key: &CryptKey) -> std::result::Result<CryptDevice<D>, CryptError> {
-        let (header, data_key) = header::read(&below, key)?;
+    pub fn open(
+        below: Arc<dyn BlockDevice>,
+        key: &CryptKey,
+    ) -> std::result::Result<CryptDevice, CryptError> {
+        let (header, data_key) = header::read(&*below, key)?;
         let (device, bytes) = (below.describe(), below.len_bytes());
         let expected = DATA_OFFSET + header.sectors * SECTOR_BYTES as u64;
         if bytes < expected {
             return Err(CryptError::TooShort { device, bytes, expected });
         }
-        let len_bytes = CryptDevice::<D>::bytes_above(bytes);
+        let len_bytes = CryptDevice::bytes_above(bytes);
         let (xts, ranges) = (Xts::new(&data_key), RangeLock::default());
         Ok(CryptDevice { below, xts, len_bytes, ranges })
     }
 
     /// The same, so deep in a stack.
     #[must_use]
-    pub(crate) fn at_depth(self, depth: usize) -> CryptDevice<D> {
+    pub(crate) fn at_depth(self, depth: usize) -> CryptDevice {
         CryptDevice { ranges: RangeLock::at_depth(depth), ..self }
     }
 
@@ -262,7 +266,7 @@ impl<D: BlockDevice> CryptDevice<D> {
     }
 }
 
-impl<D: BlockDevice> BlockDevice for CryptDevice<D> {
+impl BlockDevice for CryptDevice {
     fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
@@ -356,10 +360,10 @@ impl<D: BlockDevice> BlockDevice for CryptDevice<D> {
         }
         let mut range = DATA_OFFSET + offset..DATA_OFFSET + offset + length_bytes;
         if which == Resync::Unused && offset == 0 {
-            range.start = header::forget_between(&self.below)?;
+            range.start = header::forget_between(&*self.below)?;
         }
         if which == Resync::Computed {
-            if offset == 0 && header::are_sound(&self.below) {
+            if offset == 0 && header::are_sound(&*self.below) {
                 range.start = 0;
             }
             if offset + length_bytes == self.len_bytes {

@@ -359,7 +359,7 @@ impl BlockDevice for StripeDevice {
     }
 
     fn describe(&self) -> String {
-        let below: Vec<String> = self.below.iter().map(BlockDevice::describe).collect();
+        let below: Vec<String> = self.below.iter().map(|device| device.describe()).collect();
         let name = match self.order {
             Order::InTurn(_) => "stripe",
             Order::Starts(_) => "concat",

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::ops::Range;
+use std::sync::Arc;
 
 use env::RankedRwLock;
 
@@ -15,16 +16,16 @@ use super::memory::MemoryDevice;
 use crate::{BlockDevice, Result};
 
 /// A device on which everything can be tried.
-pub struct TrialDevice<D> {
-    below: D,
+pub struct TrialDevice {
+    below: Arc<dyn BlockDevice>,
     written: MemoryDevice,
     /// Where something was written: starts and ends of ranges that neither overlap nor touch.
     ranges: RankedRwLock<BTreeMap<u64, u64>>,
 }
 
-impl<D: BlockDevice> TrialDevice<D> {
+impl TrialDevice {
     /// A trial of `below`.
-    pub fn new(below: D) -> TrialDevice<D> {
+    pub fn new(below: Arc<dyn BlockDevice>) -> TrialDevice {
         let written = MemoryDevice::new(below.len_bytes());
         TrialDevice { below, written, ranges: RankedRwLock::default() }
     }
@@ -41,7 +42,7 @@ fn add(ranges: &mut BTreeMap<u64, u64>, mut range: Range<u64>) {
     ranges.insert(range.start, range.end);
 }
 
-impl<D: BlockDevice> BlockDevice for TrialDevice<D> {
+impl BlockDevice for TrialDevice {
     fn len_bytes(&self) -> u64 {
         self.below.len_bytes()
     }
@@ -117,7 +118,7 @@ mod tests {
         let mut array: Vec<u8> = (0..LEN).map(|at| (at / 7) as u8).collect();
         let under = array.clone();
         below.write_at(0, &[IoSlice::new(&array)]).unwrap();
-        let trial = TrialDevice::new(Arc::clone(&below));
+        let trial = TrialDevice::new(Arc::<MemoryDevice>::clone(&below));
         let mut state = 11_u64;
         let mut next = |below: usize| {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
