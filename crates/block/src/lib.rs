@@ -27,8 +27,8 @@ pub use array::{
 pub use error::{DeviceError, DeviceErrorKind, Operation};
 pub use heal::{Ledger, Outcome, Right};
 pub use layers::{
-    CryptDevice, CryptError, CryptKey, DelayDevice, Delays, Keeper, KeySource, MemoryDevice,
-    MirrorDevice, Pause, Side, Standing, StripeDevice, TrialDevice,
+    CryptDevice, CryptError, CryptKey, DelayDevice, Delays, KeySource, MemoryDevice, Pause,
+    Standing, StripeDevice, TrialDevice,
 };
 pub use layout::Layout;
 pub use media::MediaDevice;

@@ -13,7 +13,7 @@ use format::label::{AREA_BYTES, MEMBERS_MAX, Member, MemberStanding, Regions};
 
 use super::Array;
 use super::add::Part;
-use super::build::mirror;
+use super::build::setting;
 use super::candidate::{Identities, refused};
 use super::grow::{add_rows, check_free, checked};
 use super::member::MemberDevice;
@@ -146,7 +146,8 @@ impl Array {
             Some(mirror) => Arc::new(mirror.with_side(side)),
             None => {
                 let first = Side { device: Arc::clone(self.top().now()), members: vec![0] };
-                Arc::new(mirror(&self.shared, vec![first, side], self.together()))
+                let setting = setting(&self.shared, self.together(), 0);
+                Arc::new(MirrorDevice::new(vec![first, side], setting))
             }
         }
     }

@@ -10,7 +10,6 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::Arc;
 
 use env::{Rank, RankedGuard, RankedMutex, RankedWriteGuard};
 
@@ -19,10 +18,9 @@ use super::cache::{Cache, Cell};
 use super::codes;
 use super::draining::Draining;
 use super::layout::{CELL, Layout, Part};
-use crate::heal::Ledger;
 use crate::layers::gates::{Gates, Held};
 use crate::layers::sides::Sides;
-use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Together};
+use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result};
 
 mod agreement;
 pub mod follow;
@@ -65,7 +63,6 @@ pub fn is_lost(error: &DeviceError) -> bool {
 pub struct Rows {
     sides: Sides,
     layout: Layout,
-    ledger: Arc<Ledger>,
     cache: RankedMutex<Cache>,
     gates: Gates,
     /// Stripes in which a write met rows that do not agree.
@@ -73,25 +70,14 @@ pub struct Rows {
 }
 
 impl Rows {
-    pub fn new(sides: Sides, layout: Layout, ledger: Arc<Ledger>) -> Rows {
+    pub fn new(sides: Sides, layout: Layout, depth: usize) -> Rows {
         Rows {
             sides,
             layout,
-            ledger,
             cache: RankedMutex::new(Rank::Leaf, Cache::new(layout)),
-            gates: Gates::at_depth(0),
+            gates: Gates::at_depth(depth),
             noticed: RankedMutex::default(),
         }
-    }
-
-    /// The same, whose sides are asked to flush in this way.
-    pub fn asked(self, together: Arc<dyn Together>) -> Rows {
-        Rows { sides: self.sides.asked(together), ..self }
-    }
-
-    /// The same, so deep in a stack.
-    pub fn at_depth(self, depth: usize) -> Rows {
-        Rows { gates: Gates::at_depth(depth), ..self }
     }
 
     pub fn sides(&self) -> &Sides {
