@@ -12,13 +12,13 @@ pub mod heal;
 mod layers;
 mod layout;
 mod media;
+mod range_set;
 mod ranges;
-mod reuse;
+mod slices;
 mod space;
 pub mod stack;
 mod together;
 mod write_buffer;
-mod zeros;
 
 pub use array::{
     Added, Array, ArrayError, Candidate, Event, Identities, Materials, MemberStatus, Opening,
@@ -32,11 +32,10 @@ pub use layers::{
 };
 pub use layout::Layout;
 pub use media::MediaDevice;
-pub use reuse::emptied;
+pub use slices::{emptied, is_zero};
 pub use space::{Purpose, Zones};
 pub use together::{InTurn, Together};
 pub use write_buffer::{BufferStatus, Found, WriteBuffer, WriteBuffers};
-pub use zeros::is_zero;
 
 /// Result of a device operation.
 pub type Result<T> = std::result::Result<T, DeviceError>;

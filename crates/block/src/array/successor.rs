@@ -18,7 +18,7 @@ use format::label::AREA_BYTES;
 
 use super::spare::Spare;
 use crate::layers::Gates;
-use crate::zeros::is_zero;
+use crate::slices::is_zero;
 use crate::{BlockDevice, DeviceError, Result};
 
 /// Bytes for which those who write wait at most.

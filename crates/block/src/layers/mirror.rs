@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::gates::Gates;
 use super::sides::{Setting, Side, Sides, Standing};
 use crate::heal::{self, Copies, Outcome, Right};
-use crate::zeros::is_zero;
+use crate::slices::is_zero;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Resync};
 
 /// Bytes that are read alone where a read of more failed.

@@ -97,7 +97,7 @@ impl ParityDevice {
 
     /// Makes rows of a stripe agree, if they are to.
     fn resync_rows(&self, stripe: u64, within: &Range<u64>, which: Resync) -> Result<()> {
-        let is_loose = self.cache().loose.contains(stripe);
+        let is_loose = self.cache().loose.contains(stripe..stripe + 1);
         let is_done = match which {
             Resync::Loose => !is_loose,
             Resync::Computed => is_loose || within.is_empty(),
@@ -122,7 +122,7 @@ impl ParityDevice {
         self.settle(stripe, within, which)?;
         let is_whole = *within == (0..self.layout.chunk_bytes);
         if is_whole && matches!(which, Resync::Loose | Resync::All) {
-            self.cache().loose.remove(stripe);
+            self.cache().loose.remove(stripe..stripe + 1);
         }
         Ok(())
     }

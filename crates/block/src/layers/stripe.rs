@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::heal::{self, Outcome, Right};
+use crate::slices::cut;
 use crate::together::ask_all;
 use crate::{BlockDevice, InTurn, Operation, Result, Resync, Together};
 
@@ -213,21 +214,6 @@ fn each_with_each(counts: Vec<usize>) -> impl Iterator<Item = Vec<usize>> {
         };
         counts.iter().map(&mut of).collect()
     })
-}
-
-/// The slices of a part of what slices hold together.
-fn cut<'s>(slices: &'s [IoSlice<'_>], range: Range<usize>) -> Vec<IoSlice<'s>> {
-    let mut cut = Vec::new();
-    let mut start = 0;
-    for slice in slices {
-        let end = start + slice.len();
-        let (from, to) = (range.start.max(start), range.end.min(end));
-        if from < to {
-            cut.push(IoSlice::new(&slice[from - start..to - start]));
-        }
-        start = end;
-    }
-    cut
 }
 
 impl BlockDevice for StripeDevice {

@@ -5,7 +5,6 @@
 //! opened until it is known that the pool on them can be: that writes what is in the journals of
 //! parities, to all their sides, and some pages, and is gone with the trial.
 
-use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,14 +12,15 @@ use std::sync::Arc;
 use env::RankedRwLock;
 
 use super::memory::MemoryDevice;
+use crate::range_set::RangeSet;
 use crate::{BlockDevice, Result};
 
 /// A device on which everything can be tried.
 pub struct TrialDevice {
     below: Arc<dyn BlockDevice>,
     written: MemoryDevice,
-    /// Where something was written: starts and ends of ranges that neither overlap nor touch.
-    ranges: RankedRwLock<BTreeMap<u64, u64>>,
+    /// Where something was written.
+    ranges: RankedRwLock<RangeSet>,
 }
 
 impl TrialDevice {
@@ -29,17 +29,6 @@ impl TrialDevice {
         let written = MemoryDevice::new(below.len_bytes());
         TrialDevice { below, written, ranges: RankedRwLock::default() }
     }
-}
-
-/// Adds a range to others, and joins those that it overlaps or touches.
-fn add(ranges: &mut BTreeMap<u64, u64>, mut range: Range<u64>) {
-    while let Some((&start, &end)) = ranges.range(..=range.end).next_back()
-        && end >= range.start
-    {
-        ranges.remove(&start);
-        range = range.start.min(start)..range.end.max(end);
-    }
-    ranges.insert(range.start, range.end);
 }
 
 impl BlockDevice for TrialDevice {
@@ -51,12 +40,7 @@ impl BlockDevice for TrialDevice {
         let within = |at: u64| (at - offset) as usize;
         let end = offset.saturating_add(buffer.len() as u64);
         // What is written from here on may be seen or not.
-        let pieces: Vec<Range<u64>> = {
-            let ranges = self.ranges.read();
-            let before = ranges.range(..=offset).next_back().filter(|(_, until)| **until > offset);
-            let from = before.map_or(offset, |(start, _)| *start);
-            ranges.range(from..end.max(from)).map(|(&start, &until)| start..until).collect()
-        };
+        let pieces: Vec<Range<u64>> = self.ranges.read().overlapping(offset..end).collect();
         if end > self.len_bytes() || pieces.is_empty() {
             return self.below.read_at(offset, buffer);
         }
@@ -79,9 +63,7 @@ impl BlockDevice for TrialDevice {
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         let length_bytes: u64 = slices.iter().map(|slice| slice.len() as u64).sum();
         self.written.write_at(offset, slices)?;
-        if length_bytes > 0 {
-            add(&mut self.ranges.write(), offset..offset + length_bytes);
-        }
+        self.ranges.write().insert(offset..offset + length_bytes);
         Ok(())
     }
 

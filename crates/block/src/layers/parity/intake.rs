@@ -134,7 +134,7 @@ impl Intake {
         }
         let mut cache = self.cache();
         cache.forget(stripe, &waiting);
-        cache.loose.remove(stripe);
+        cache.loose.remove(stripe..stripe + 1);
         Ok(true)
     }
 

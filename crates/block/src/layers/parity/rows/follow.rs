@@ -89,7 +89,7 @@ impl Rows {
         new: &News,
         is_whole: bool,
     ) -> Result<Chunks> {
-        if !is_whole && !self.cache().loose.contains(stripe) {
+        if !is_whole && !self.cache().loose.contains(stripe..stripe + 1) {
             let mut there = self.there(stripe, within);
             if let Some(rows) = there.whole() {
                 if let Some(parities) = self.parities_that_follow(stripe, within, new, rows) {

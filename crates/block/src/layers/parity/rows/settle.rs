@@ -9,7 +9,7 @@ use crate::heal::{Ledger, Outcome, Right};
 use crate::layers::parity::codes;
 use crate::layers::parity::layout::Part;
 use crate::layers::sides::Standing;
-use crate::zeros::is_zero;
+use crate::slices::is_zero;
 use crate::{DeviceError, Operation, Result, Resync};
 
 /// Bytes of each side that are computed at a time.
@@ -191,12 +191,12 @@ impl Rows {
     /// Makes a stripe agree in which nobody has anything yet, because somebody is about to. Where
     /// that cannot be, its parity is computed of all that is in its rows.
     pub fn fasten(&self, stripe: u64) {
-        if !self.cache().loose.contains(stripe) {
+        if !self.cache().loose.contains(stripe..stripe + 1) {
             return;
         }
         let _alone = self.gate_alone(stripe);
         if self.settle(stripe, &(0..self.layout.chunk_bytes), Resync::All).is_ok() {
-            self.cache().loose.remove(stripe);
+            self.cache().loose.remove(stripe..stripe + 1);
         }
     }
 
