@@ -178,27 +178,6 @@ fn reads(device: &dyn BlockDevice, offset: u64, expected: &[u8]) -> bool {
     device.read_at(offset, &mut there).is_ok() && there == expected
 }
 
-/// The sides of a mirror that are in, for healing.
-struct SidesIn<'m> {
-    mirror: &'m MirrorDevice,
-    sides: Vec<usize>,
-    offset: u64,
-}
-
-impl Copies for SidesIn<'_> {
-    fn count(&self) -> usize {
-        self.sides.len()
-    }
-
-    fn read(&self, copy: usize, buffer: &mut [u8]) -> Result<()> {
-        self.mirror.read_side(self.sides[copy], self.offset, buffer)
-    }
-
-    fn write_back(&self, copy: usize, bytes: &[u8]) -> Result<()> {
-        self.mirror.sides.write_over(self.sides[copy], self.offset, bytes)
-    }
-}
-
 impl BlockDevice for MirrorDevice {
     fn len_bytes(&self) -> u64 {
         self.len_bytes
@@ -304,7 +283,12 @@ impl BlockDevice for MirrorDevice {
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
         self.check(Operation::Read, offset, buffer.len() as u64)?;
         let _alone = self.gates.take(offset, buffer.len() as u64);
-        let copies = SidesIn { mirror: self, sides: self.sides.all_in().collect(), offset };
+        let sides: Vec<usize> = self.sides.all_in().collect();
+        let copies = Copies {
+            count: sides.len(),
+            read: &|copy, buffer| self.read_side(sides[copy], offset, buffer),
+            write_back: &|copy, bytes| self.sides.write_over(sides[copy], offset, bytes),
+        };
         heal::settle(&copies, buffer, right, self.sides.ledger())
     }
 
