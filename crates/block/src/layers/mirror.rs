@@ -200,10 +200,7 @@ impl BlockDevice for MirrorDevice {
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
         self.check(Operation::Read, offset, buffer.len() as u64)?;
         let Some(side) = self.choose(offset) else { return Ok(false) };
-        let stays_in = self.sides.stays_in(side);
-        // One that fails is read again by those who may wait, and healed there.
-        let is_read = self.sides.device(side).try_read_at(offset, buffer).unwrap_or(false);
-        Ok(is_read && stays_in())
+        Ok(self.sides.try_read(side, offset, buffer))
     }
 
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {

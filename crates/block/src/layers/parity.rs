@@ -141,10 +141,7 @@ impl BlockDevice for ParityDevice {
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
         self.check(Operation::Read, offset, buffer.len() as u64)?;
         let mut parts = self.layout.parts(offset, buffer.len());
-        Ok(parts.all(|part| {
-            let read = |side: &dyn BlockDevice, at, to: &mut [u8]| side.try_read_at(at, to);
-            self.read_plainly(&part, &mut buffer[part.range.clone()], read)
-        }))
+        Ok(parts.all(|part| self.try_read_part(&part, &mut buffer[part.range.clone()])))
     }
 
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {

@@ -15,8 +15,8 @@ use crate::heal::Ledger;
 use crate::together::ask_all;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, InTurn, Operation, Result, Together};
 
-/// How a member stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a member stands, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// It has everything.
     In,
@@ -149,6 +149,14 @@ impl Sides {
 
     pub fn device(&self, side: usize) -> &dyn BlockDevice {
         &*self.sides[side].device
+    }
+
+    /// Reads from a side if that needs no waiting; false if it would, fails, or was not in all the
+    /// time: then it is read by those who may wait.
+    pub fn try_read(&self, side: usize, at: u64, buffer: &mut [u8]) -> bool {
+        let stays_in = self.stays_in(side);
+        let mut is_read = || self.device(side).try_read_at(at, buffer).unwrap_or(false);
+        stays_in() && is_read() && stays_in()
     }
 
     pub fn ledger(&self) -> &Ledger {

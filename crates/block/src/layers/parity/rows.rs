@@ -20,7 +20,7 @@ use super::draining::Draining;
 use super::layout::{CELL, Layout, Part};
 use crate::layers::gates::{Gates, Held};
 use crate::layers::sides::Sides;
-use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result};
+use crate::{DeviceError, DeviceErrorKind, Operation, Result};
 
 mod agreement;
 pub mod follow;
@@ -128,22 +128,17 @@ impl Rows {
         Ok(())
     }
 
-    /// The same where all is well, by what `read` reads of its side; false if it is not there,
-    /// fails, or is not read now: then it may be computed by those who may wait.
-    pub fn read_plainly(
-        &self,
-        part: &Part,
-        buffer: &mut [u8],
-        read: impl Fn(&dyn BlockDevice, u64, &mut [u8]) -> Result<bool>,
-    ) -> bool {
+    /// The same if that needs no waiting; false if it would, or something is not there or fails:
+    /// then it may be computed by those who may wait.
+    pub fn try_read_part(&self, part: &Part, buffer: &mut [u8]) -> bool {
         let cells = self.layout.cells(part.chunk, &part.within);
         let overlay = self.cache().overlay(part.stripe, cells.clone());
         if (overlay.len() as u64) < cells.end - cells.start {
             let side = self.layout.data_side(part.stripe, part.chunk);
             let at = self.layout.offset(part.stripe) + part.within.start;
             let is_read = match self.sides.is_in(side) {
-                true => self.read_of(side, at, buffer, &read),
-                false => self.computed_plainly(part, at, buffer, &read),
+                true => self.sides.try_read(side, at, buffer),
+                false => self.try_compute(part, at, buffer),
             };
             if !is_read {
                 return false;
@@ -153,28 +148,9 @@ impl Rows {
         true
     }
 
-    /// Reads of a side; false if it was not in all the time, fails, or is not read now.
-    fn read_of(
-        &self,
-        side: usize,
-        at: u64,
-        buffer: &mut [u8],
-        read: impl Fn(&dyn BlockDevice, u64, &mut [u8]) -> Result<bool>,
-    ) -> bool {
-        let stays_in = self.sides.stays_in(side);
-        let read = |to: &mut [u8]| read(self.sides.device(side), at, to).unwrap_or(false);
-        stays_in() && read(buffer) && stays_in()
-    }
-
     /// A part of a chunk whose side is not in, in its place, from the first parity and the other
     /// chunks; false if one of them is not there, or something would have to be waited for.
-    fn computed_plainly(
-        &self,
-        part: &Part,
-        at: u64,
-        buffer: &mut [u8],
-        read: impl Fn(&dyn BlockDevice, u64, &mut [u8]) -> Result<bool>,
-    ) -> bool {
+    fn try_compute(&self, part: &Part, at: u64, buffer: &mut [u8]) -> bool {
         let Some(_shared) = self.gates.try_share_one(part.stripe << GATE_SHIFT) else {
             return false;
         };
@@ -187,7 +163,7 @@ impl Rows {
         let others = (0..self.layout.data()).filter(|chunk| *chunk != part.chunk);
         let sides = others.map(|chunk| self.layout.data_side(part.stripe, chunk));
         sides.chain([self.layout.parity_side(part.stripe, 0)]).all(|side| {
-            let is_read = self.read_of(side, at, &mut bytes, &read);
+            let is_read = self.sides.try_read(side, at, &mut bytes);
             if is_read {
                 codes::add(buffer, 0, 0, &bytes);
             }
