@@ -173,6 +173,19 @@ impl CryptDevice {
         Ok(done)
     }
 
+    /// Fills `buffer` with the plain bytes of what `read` reads below.
+    fn read_shared(
+        &self,
+        offset: u64,
+        buffer: &mut [u8],
+        read: impl FnOnce(u64, &mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        let cells = Cells::of(offset, buffer.len());
+        let _held = self.ranges.share(cells.start..cells.end);
+        self.read_cells(offset, buffer, |at, bytes| read(at, bytes).map(|()| true)).map(drop)
+    }
+
     /// Encrypts a write, with the rest of its first and last cell, and gives it to `write`.
     fn write_cells(
         &self,
@@ -272,11 +285,7 @@ impl BlockDevice for CryptDevice {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.check(Operation::Read, offset, buffer.len() as u64)?;
-        let cells = Cells::of(offset, buffer.len());
-        let _held = self.ranges.share(cells.start..cells.end);
-        let read = |at: u64, bytes: &mut [u8]| self.below.read_at(at, bytes).map(|()| true);
-        self.read_cells(offset, buffer, read).map(drop)
+        self.read_shared(offset, buffer, |at, bytes| self.below.read_at(at, bytes))
     }
 
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
@@ -322,11 +331,7 @@ impl BlockDevice for CryptDevice {
     }
 
     fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.check(Operation::Read, offset, buffer.len() as u64)?;
-        let cells = Cells::of(offset, buffer.len());
-        let _held = self.ranges.share(cells.start..cells.end);
-        let read = |at: u64, bytes: &mut [u8]| self.below.read_copy(copy, at, bytes).map(|()| true);
-        self.read_cells(offset, buffer, read).map(drop)
+        self.read_shared(offset, buffer, |at, bytes| self.below.read_copy(copy, at, bytes))
     }
 
     fn ways(&self) -> usize {
@@ -334,11 +339,7 @@ impl BlockDevice for CryptDevice {
     }
 
     fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.check(Operation::Read, offset, buffer.len() as u64)?;
-        let cells = Cells::of(offset, buffer.len());
-        let _held = self.ranges.share(cells.start..cells.end);
-        let read = |at: u64, bytes: &mut [u8]| self.below.read_way(way, at, bytes).map(|()| true);
-        self.read_cells(offset, buffer, read).map(drop)
+        self.read_shared(offset, buffer, |at, bytes| self.below.read_way(way, at, bytes))
     }
 
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
