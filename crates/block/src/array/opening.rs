@@ -22,7 +22,7 @@ use super::kept::of_layer;
 use super::marks::Marks;
 use super::member::MemberDevice;
 use super::regions::{Regions, set};
-use super::shared::{Shared, code, is_readable, members_of, of_label};
+use super::shared::{Shared, is_readable, members_of, of_label};
 use super::spare::{Spare, noted};
 use super::upkeep::Upkeep;
 use crate::BlockDevice;
@@ -382,7 +382,7 @@ pub(super) fn share(
     // Those that may come are in from the beginning.
     let standings = (0..MEMBERS_MAX).map(|number| {
         let standing = rows.get(number).map_or(super::Standing::In, |m| of_label(m.standing));
-        AtomicU8::new(code(standing))
+        AtomicU8::new(standing as u8)
     });
     let book = Book::new(label.clone(), maps, stack.keeps_over_copies());
     Arc::new(Shared {

@@ -184,9 +184,4 @@ impl Shared {
         let fitting = spares.iter().filter(is_free);
         fitting.min_by_key(|s| s.data_bytes()).cloned()
     }
-
-    /// Notes what happened to a device that is no member.
-    pub(super) fn note(&self, what: &'static str, path: &str, detail: String) {
-        self.push_event(super::Event { member: path.to_owned(), what, detail });
-    }
 }
