@@ -24,7 +24,6 @@ mod candidate;
 mod found;
 mod grow;
 mod kept;
-mod longer;
 mod marks;
 mod member;
 mod opening;
