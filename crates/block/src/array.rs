@@ -31,7 +31,6 @@ mod regions;
 mod renewed;
 mod replace;
 mod shared;
-mod spare;
 mod spares;
 mod successor;
 mod top;

@@ -7,13 +7,12 @@ use format::label::{AREA_BYTES, Label, MemberStanding};
 
 use super::Array;
 use super::book::Book;
-use super::candidate::refused;
+use super::candidate::{Spare, noted, refused};
 use super::found::read_label;
 use super::grow::check_free;
 use super::kept::base_of;
 use super::renewed::Alone;
 use super::shared::{Shared, is_readable, number_of};
-use super::spare::{Spare, noted};
 use crate::layers::Standing;
 use crate::stack::Stack;
 use crate::{ArrayError, BlockDevice, Candidate, DeviceError, DeviceErrorKind, Operation};

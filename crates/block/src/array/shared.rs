@@ -12,10 +12,10 @@ use env::{RankedMutex, RankedRwLock};
 use format::label::{self, Label, Member, MemberStanding};
 
 use super::book::Book;
+use super::candidate::Spare;
 use super::member::MemberDevice;
 use super::regions::{Inside, Regions};
 use super::renewed::Renewed;
-use super::spare::Spare;
 use crate::heal::Ledger;
 use crate::layers::{Keeper, Standing};
 use crate::stack::Stack;

@@ -9,11 +9,10 @@ use format::label::{self, AREA_BYTES, Label, MEMBERS_MAX, MemberStanding};
 
 use super::Array;
 use super::book::Book;
-use super::candidate::refused;
+use super::candidate::{Spare, refused, wipe};
 use super::grow::{check_free, check_length};
 use super::replace::can_be_replaced;
 use super::shared::Shared;
-use super::spare::{Spare, wipe};
 use crate::{ArrayError, Candidate};
 
 /// A spare, as it stands.

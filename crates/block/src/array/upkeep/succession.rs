@@ -9,10 +9,9 @@ use format::label::{Member, MemberStanding};
 
 use super::{LANES, STEP_BYTES, STEPS_MAX, Upkeep};
 use crate::array::book::Book;
-use crate::array::candidate::refused;
+use crate::array::candidate::{Spare, noted, refused, wipe};
 use crate::array::member::{Counters, MemberDevice};
 use crate::array::shared::Shared;
-use crate::array::spare::{Spare, noted, wipe};
 use crate::array::spares::label_spare;
 use crate::array::successor::{Fault, Successor};
 use crate::together::make_steps;
