@@ -46,9 +46,9 @@ impl RunBuilder {
     /// # Errors
     /// `Full`, `Refused`, or the device's.
     pub fn finish(self, store: &Arc<Store>) -> Result<Option<StoredRun>> {
-        let (sink, summary) = self.writer.finish()?;
+        let (sink, footer) = self.writer.finish()?;
         let extents = sink.finish()?;
-        if summary.is_none() {
+        if footer.is_none() {
             return Ok(None);
         }
         let owner = (self.timeline, self.log);

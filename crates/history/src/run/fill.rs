@@ -3,7 +3,6 @@
 use format::map::{Entry, Key, LEVEL_MAX};
 use units::{Lba, Seq};
 
-use super::cursor::EntrySource;
 use super::{Run, RunSource};
 use crate::Result;
 use crate::slot::{BLOCKS_PER_PAGE, Slot};
