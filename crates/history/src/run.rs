@@ -27,6 +27,7 @@ pub use cursor::RunCursor;
 pub use leaf_cache::LeafCache;
 pub use merge::MergeIter;
 pub use reader::Run;
+pub(crate) use reader::read_sound;
 pub use writer::RunWriter;
 
 use format::PAGE_BYTES;

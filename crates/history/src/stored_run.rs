@@ -23,6 +23,12 @@ pub struct Pages<'a> {
     extents: &'a PageExtents,
 }
 
+impl<'a> Pages<'a> {
+    pub(crate) fn new(store: &'a Store, io: &'a IoTally, extents: &'a PageExtents) -> Pages<'a> {
+        Pages { store, io, extents }
+    }
+}
+
 impl PageStore for Pages<'_> {
     fn read_page(&self, page: u32, bytes: &mut [u8; PAGE_BYTES]) -> Result<()> {
         self.extents.read(self.store, self.io, page, bytes)
@@ -81,7 +87,7 @@ impl StoredRun {
 
     /// Its pages, for a reader that keeps them for a while.
     pub fn pages<'a>(&'a self, store: &'a Store) -> Pages<'a> {
-        Pages { store, io: &self.io, extents: &self.extents }
+        Pages::new(store, &self.io, &self.extents)
     }
 
     /// Calls `f` with what reading the run needs.

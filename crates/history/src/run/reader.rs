@@ -21,7 +21,7 @@ pub struct Run {
 }
 
 /// Reads a page and decodes it; one that is not sound is healed if it can be.
-fn read_sound<T>(
+pub(crate) fn read_sound<T>(
     pages: &dyn PageStore,
     page: u32,
     mut decode: impl FnMut(Box<[u8; PAGE_BYTES]>) -> format::Result<T>,
