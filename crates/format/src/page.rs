@@ -13,20 +13,21 @@ pub const PAGE_BYTES: usize = 4096;
 
 /// Where the fields of the shared header are.
 pub mod layout {
-    use crate::field::{Field, tile};
+    use crate::field::{Field, fields, tile};
 
     /// The header; the records follow.
     pub const BYTES: usize = 32;
-    pub(crate) const MAGIC: Field = Field::new("magic", 0, 4);
-    pub(crate) const CRC: Field = Field::new("crc", 4, 4);
-    pub(crate) const POOL_TAG: Field = Field::new("pool_tag", 8, 8);
-    pub(crate) const RUN: Field = Field::new("run", 16, 8);
-    pub(crate) const PAGE: Field = Field::new("page", 24, 4);
-    pub(crate) const COUNT: Field = Field::new("count", 28, 2);
-    pub(crate) const ZERO: Field = Field::new("zero", 30, 2);
-    /// In order.
-    pub const FIELDS: &[Field] = &[MAGIC, CRC, POOL_TAG, RUN, PAGE, COUNT, ZERO];
-    const _: () = assert!(tile(FIELDS, BYTES));
+    fields! {
+        /// In order.
+        FIELDS[BYTES]:
+        MAGIC = "magic", 0, 4;
+        CRC = "crc", 4, 4;
+        POOL_TAG = "pool_tag", 8, 8;
+        RUN = "run", 16, 8;
+        PAGE = "page", 24, 4;
+        COUNT = "count", 28, 2;
+        ZERO = "zero", 30, 2;
+    }
 }
 
 /// Where a page is. Written into it, and compared when it is read.
