@@ -6,7 +6,7 @@
 //!    the other.
 
 use crate::FORMAT_VERSION;
-use crate::checksum::{structure_crc, verify_crc};
+use crate::checksum::{put_crc, verify_crc};
 use crate::error::{FormatErrorKind, Place, Result};
 use crate::field::{Field, get, get_u32, put, verify_zero};
 
@@ -73,8 +73,7 @@ impl CryptHeader {
         put(&mut b, layout::ADDRESS, place.address);
         b[layout::SALT.offset..layout::SALT.end()].copy_from_slice(&self.salt);
         b[layout::WRAPPED_KEY.offset..layout::WRAPPED_KEY.end()].copy_from_slice(&self.wrapped_key);
-        let crc = structure_crc(SALT, &b, layout::CRC);
-        put(&mut b, layout::CRC, u64::from(crc));
+        put_crc(SALT, &mut b, layout::CRC);
         b
     }
 

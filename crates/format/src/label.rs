@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use units::WallTime;
 
 use crate::FORMAT_VERSION;
-use crate::checksum::{structure_crc, verify_crc};
+use crate::checksum::{put_crc, verify_crc};
 use crate::error::{Place, Result};
 use crate::field::{Field, get, get_u32, get_u128, put, put_u128, verify_zero, verify_zero_bytes};
 
@@ -206,8 +206,7 @@ impl Label {
         for (bytes, member) in table.zip(&self.members) {
             member.encode(bytes);
         }
-        let crc = structure_crc(SALT, b, layout::CRC);
-        put(b, layout::CRC, u64::from(crc));
+        put_crc(SALT, b, layout::CRC);
         bytes
     }
 
@@ -366,8 +365,7 @@ impl Regions {
         {
             b[field.offset..field.end()].copy_from_slice(map);
         }
-        let crc = structure_crc(REGIONS_SALT, b, layout::REGIONS_CRC);
-        put(b, layout::REGIONS_CRC, u64::from(crc));
+        put_crc(REGIONS_SALT, b, layout::REGIONS_CRC);
         (address, bytes)
     }
 

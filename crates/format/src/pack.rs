@@ -10,7 +10,7 @@ mod codec;
 pub use codec::{PackDecoder, PackEncoder};
 use units::Seq;
 
-use crate::checksum::{block_crc, structure_crc, verify_crc};
+use crate::checksum::{block_crc, put_crc, verify_crc};
 use crate::error::{FormatErrorKind, Place, Result};
 use crate::field::{get, get_u32, put, verify_zero};
 use crate::location::{LOCATION_ALIGNMENT, SEGMENT_BYTES_MAX, SEGMENT_NUMBER_MAX};
@@ -201,8 +201,7 @@ impl PackHeader {
         put(&mut b, layout::NONCE, self.place.nonce);
         put(&mut b, layout::TIMELINE, self.place.timeline);
         put(&mut b, layout::STORED_CRC, u64::from(self.stored_crc));
-        let crc = structure_crc(SALT, &b, layout::CRC);
-        put(&mut b, layout::CRC, u64::from(crc));
+        put_crc(SALT, &mut b, layout::CRC);
         b
     }
 }

@@ -4,7 +4,7 @@
 //! 1. A page holds its own address: pool, run and page number. A misdirected or lost write leaves
 //!    a page of another address, or of an older run, in its place, and both are told.
 
-use crate::checksum::{structure_crc, verify_crc};
+use crate::checksum::{put_crc, verify_crc};
 use crate::error::{Place, Result};
 use crate::field::{get, get_u32, put, verify_zero, verify_zero_bytes};
 
@@ -88,8 +88,7 @@ impl PageType {
         put(b, layout::RUN, address.run);
         put(b, layout::PAGE, u64::from(address.page));
         put(b, layout::COUNT, count as u64);
-        let crc = structure_crc(self.salt, b, layout::CRC);
-        put(b, layout::CRC, u64::from(crc));
+        put_crc(self.salt, b, layout::CRC);
     }
 
     /// Verifies all of a page but its records; returns how many there are.

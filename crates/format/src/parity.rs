@@ -8,7 +8,7 @@
 //! 3. A pending entry's checksum covers its bytes as well; it holds its epoch and its number in it.
 
 use crate::FORMAT_VERSION;
-use crate::checksum::{block_crc, structure_crc, verify_crc};
+use crate::checksum::{block_crc, put_crc, verify_crc};
 use crate::error::{Place, Result};
 use crate::field::{get, get_u32, get_u128, put, put_u128, verify_zero, verify_zero_bytes};
 
@@ -148,8 +148,7 @@ impl Record {
             put(bytes, layout::CELLS, u64::from(entry.cells));
             put(bytes, layout::SIDE, u64::from(entry.side));
         }
-        let crc = structure_crc(SALT, &b, layout::CRC);
-        put(&mut b, layout::CRC, u64::from(crc));
+        put_crc(SALT, &mut b, layout::CRC);
         b
     }
 
@@ -251,8 +250,7 @@ impl Pending {
         put(&mut b, layout::LENGTH, self.bytes.len() as u64);
         put(&mut b, layout::BEFORE, u64::from(self.before));
         b[layout::PENDING_BYTES..end].copy_from_slice(&self.bytes);
-        let crc = structure_crc(PENDING_SALT, &b, layout::CRC);
-        put(&mut b, layout::CRC, u64::from(crc));
+        put_crc(PENDING_SALT, &mut b, layout::CRC);
         b
     }
 

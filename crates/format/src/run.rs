@@ -5,7 +5,7 @@
 
 use units::{MapExtent, Seq};
 
-use crate::checksum::{structure_crc, verify_crc};
+use crate::checksum::{put_crc, verify_crc};
 use crate::error::{FormatErrorKind, Place, Result};
 use crate::field::{Field, get, get_u32, put, verify_zero};
 use crate::map::{GROUPED_ENTRIES_MAX, Key, LEAF_ENTRIES_MAX};
@@ -122,8 +122,7 @@ impl RunFooter {
         // Runs of single blocks are as they were before there was anything else.
         let extent_blocks = if self.extent.is_block() { 0 } else { self.extent.blocks() };
         put(b, layout::EXTENT_BLOCKS, extent_blocks as u64);
-        let crc = structure_crc(SALT, b, layout::CRC);
-        put(b, layout::CRC, u64::from(crc));
+        put_crc(SALT, b, layout::CRC);
         page
     }
 

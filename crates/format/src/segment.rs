@@ -7,7 +7,7 @@
 use units::{Seq, WallTime};
 
 use crate::FORMAT_VERSION;
-use crate::checksum::{salted_crc, structure_crc, verify_crc};
+use crate::checksum::{put_crc, salted_crc, verify_crc};
 use crate::error::{Place, Result};
 use crate::field::{get, get_u32, get_u128, put, put_u128, verify_zero};
 use crate::location::SEGMENT_NUMBER_MAX;
@@ -93,8 +93,7 @@ impl SegmentHeader {
         put(&mut b, layout::NONCE, self.nonce);
         put(&mut b, layout::CREATED, self.created.as_nanos());
         put(&mut b, layout::FIRST_SEQ, self.first_seq.0);
-        let crc = structure_crc(SALT, &b, layout::CRC);
-        put(&mut b, layout::CRC, u64::from(crc));
+        put_crc(SALT, &mut b, layout::CRC);
         b
     }
 

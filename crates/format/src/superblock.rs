@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use units::WallTime;
 
 use crate::PAGE_BYTES;
-use crate::checksum::{structure_crc, verify_crc};
+use crate::checksum::{put_crc, verify_crc};
 use crate::error::{FormatErrorKind, Place, Result};
 use crate::field::{get, get_u32, get_u128, put, put_u128, verify_zero, verify_zero_bytes};
 
@@ -129,8 +129,7 @@ impl Superblock {
         for (bytes, zone) in zones.zip(&self.catalogue_zones) {
             bytes.copy_from_slice(&zone.to_le_bytes());
         }
-        let crc = structure_crc(SALT, b, layout::CRC);
-        put(b, layout::CRC, u64::from(crc));
+        put_crc(SALT, b, layout::CRC);
         bytes
     }
 

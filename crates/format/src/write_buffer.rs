@@ -2,7 +2,7 @@
 //! so. `docs/format/write-buffer.md`.
 
 use crate::FORMAT_VERSION;
-use crate::checksum::{structure_crc, verify_crc};
+use crate::checksum::{put_crc, verify_crc};
 use crate::error::{Place, Result};
 use crate::field::{get, get_u32, get_u128, put, put_u128, verify_zero};
 
@@ -50,8 +50,7 @@ impl Mark {
         put_u128(&mut b, layout::TAG, self.tag);
         put_u128(&mut b, layout::BOOT, self.boot);
         put(&mut b, layout::ADDRESS, OFFSET);
-        let crc = structure_crc(SALT, &b, layout::CRC);
-        put(&mut b, layout::CRC, u64::from(crc));
+        put_crc(SALT, &mut b, layout::CRC);
         b
     }
 
