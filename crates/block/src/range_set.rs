@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
 //! A set of numbers, kept as ranges that neither overlap nor touch.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
 //! Slices of bytes, and vectors of them.
 
 use std::io::IoSlice;

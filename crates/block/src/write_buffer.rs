@@ -545,8 +545,8 @@ fn parts(offset: u64, length: u64) -> impl Iterator<Item = (u64, usize, usize)> 
     })
 }
 
-/// Media with a write buffer over them, as their owner has them. Once that lets go of it nobody else
-/// has it any more: the media are closed, and can be opened again.
+/// Media with a write buffer over them, as their owner has them. Once that lets go of it nobody
+/// else has it any more: the media are closed, and can be opened again.
 pub struct WriteBuffer(Arc<Inner>);
 
 impl WriteBuffer {

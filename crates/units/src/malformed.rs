@@ -1,4 +1,4 @@
-//! What a text that cannot be read is told.
+//! The error of a text that cannot be read.
 
 /// Why a text, or a number, is not what it was to be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -209,8 +209,8 @@ impl Array {
     }
 }
 
-/// New members behind those that a label had before, with their claims. What fails of them is nobody
-/// else's failure.
+/// New members behind those that a label had before, with their claims. What fails of them is
+/// nobody else's failure.
 pub(super) fn claimed(
     grown: &Label,
     stack: &Stack,

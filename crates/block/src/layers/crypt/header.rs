@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
 //! The two copies of the header on the device below.
 
 use std::io::IoSlice;
@@ -9,8 +8,8 @@ use super::CryptError;
 use super::key::{CryptKey, DataKey};
 use crate::{BlockDevice, Result as DeviceResult, Resync};
 
-/// The header that a key opens, the first if there are several, and the key of the data in it. It is
-/// written over the other copy if that is not the same.
+/// The header that a key opens, the first if there are several, and the key of the data in it. It
+/// is written over the other copy if that is not the same.
 ///
 /// A copy that cannot be written stays as it is: that is no reason to refuse the others.
 pub(super) fn read(
