@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
-use units::{Size, Span, WallTime};
+use units::{Malformed, Size, Span, WallTime};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, OneOfBuilder, SchemaFormat, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
@@ -64,7 +64,7 @@ impl<'de> Deserialize<'de> for SizeInput {
         deserializer.deserialize_any(NumberOrText {
             wanted: "bytes as an integer, or a size such as \"10GiB\"",
             number: |n| Some(SizeInput(Size(n))),
-            text: |t| Size::from_str(t).map(SizeInput).map_err(|e| hinted(e.message, e.hint)),
+            text: |t| Size::from_str(t).map(SizeInput).map_err(Malformed::in_one_line),
         })
     }
 }
@@ -93,7 +93,7 @@ impl<'de> Deserialize<'de> for SpanInput {
         deserializer.deserialize_any(NumberOrText {
             wanted: "a length of time such as \"7d\", or seconds as an integer",
             number: |n| n.checked_mul(SECOND_NS).map(|ns| SpanInput(Span(ns))),
-            text: |t| Span::from_str(t).map(SpanInput).map_err(|e| hinted(e.message, e.hint)),
+            text: |t| Span::from_str(t).map(SpanInput).map_err(Malformed::in_one_line),
         })
     }
 }
@@ -142,14 +142,6 @@ impl<T> Visitor<'_> for NumberOrText<T> {
 
     fn visit_str<E: de::Error>(self, value: &str) -> Result<T, E> {
         (self.text)(value).map_err(E::custom)
-    }
-}
-
-/// A message with its hint: a JSON error has one line only.
-fn hinted(message: String, hint: Option<String>) -> String {
-    match hint {
-        Some(hint) => format!("{message} ({hint})"),
-        None => message,
     }
 }
 

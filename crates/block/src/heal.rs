@@ -65,26 +65,13 @@ impl Ledger {
 }
 
 /// Copies to choose from and to write: the layer that has them holds off writers meanwhile.
-pub trait Copies {
+pub struct Copies<'a> {
     /// How many there are.
-    fn count(&self) -> usize;
-    /// Reads one.
-    ///
-    /// # Errors
-    /// Those of the device: the copy is as good as wrong.
-    fn read(&self, copy: usize, buffer: &mut [u8]) -> Result<()>;
-    /// Writes one, durably.
-    ///
-    /// # Errors
-    /// Those of the device; the layer has done about it what is to be done.
-    fn write_back(&self, copy: usize, bytes: &[u8]) -> Result<()>;
-}
-
-/// What a copy said.
-enum Said {
-    Right(Vec<u8>),
-    Wrong(Vec<u8>),
-    Nothing,
+    pub count: usize,
+    /// Reads one. One that fails is as good as wrong.
+    pub read: &'a dyn Fn(usize, &mut [u8]) -> Result<()>,
+    /// Writes one, durably. Where it fails the layer has done about it what is to be done.
+    pub write_back: &'a dyn Fn(usize, &[u8]) -> Result<()>,
 }
 
 /// Reads all copies, settles, and writes the right bytes over the wrong ones.
@@ -92,66 +79,50 @@ enum Said {
 /// # Errors
 /// When no copy could be read: the last one's.
 pub fn settle(
-    copies: &dyn Copies,
+    copies: &Copies<'_>,
     buffer: &mut [u8],
     right: &Right<'_>,
     ledger: &Ledger,
 ) -> Result<Outcome> {
-    let mut said = Vec::with_capacity(copies.count());
+    // Of each that could be read, whether it is right.
+    let mut said: Vec<Option<(bool, Vec<u8>)>> = Vec::with_capacity(copies.count);
     let mut failure = None;
-    for copy in 0..copies.count() {
+    for copy in 0..copies.count {
         let mut bytes = vec![0; buffer.len()];
         Ledger::add(&ledger.data_ios, 1);
-        said.push(match copies.read(copy, &mut bytes) {
+        said.push(match (copies.read)(copy, &mut bytes) {
             Err(error) => {
                 failure = Some(error);
-                Said::Nothing
+                None
             }
             Ok(()) => {
                 Ledger::add(&ledger.checksums, 1);
-                if right(&bytes) { Said::Right(bytes) } else { Said::Wrong(bytes) }
+                Some((right(&bytes), bytes))
             }
         });
     }
-    let outcome = match said.iter().find_map(Said::right) {
-        Some(good) => {
+    let good = said.iter().flatten().find(|(is_right, _)| *is_right);
+    let outcome = match (good, failure) {
+        (Some((_, good)), _) => {
             buffer.copy_from_slice(good);
-            let wrong = (0..said.len()).filter(|&copy| said[copy].right().is_none());
-            let wrong: Vec<usize> = wrong.collect();
+            let is_wrong = |copy: &usize| !matches!(said[*copy], Some((true, _)));
+            let wrong: Vec<usize> = (0..copies.count).filter(is_wrong).collect();
             for &copy in &wrong {
                 Ledger::add(&ledger.data_ios, 1);
                 // A copy that cannot be written is the layer's to put out; the bytes are there.
-                let _ = copies.write_back(copy, good);
+                let _ = (copies.write_back)(copy, good);
             }
             if wrong.is_empty() { Outcome::Transient } else { Outcome::Recovered }
         }
-        None => match failure {
-            Some(error) if said.iter().all(|s| matches!(s, Said::Nothing)) => return Err(error),
-            _ if all_the_same(&said) => Outcome::Agreed,
-            _ => Outcome::Unrecoverable,
-        },
+        (None, Some(error)) if said.iter().all(Option::is_none) => return Err(error),
+        // Several say the same, and it is not right.
+        _ if said.len() > 1 && said[0].is_some() && said.iter().all(|s| *s == said[0]) => {
+            Outcome::Agreed
+        }
+        _ => Outcome::Unrecoverable,
     };
     ledger.count(outcome);
     Ok(outcome)
-}
-
-impl Said {
-    fn right(&self) -> Option<&Vec<u8>> {
-        match self {
-            Said::Right(bytes) => Some(bytes),
-            Said::Wrong(_) | Said::Nothing => None,
-        }
-    }
-}
-
-/// Whether there are several copies and all say the same.
-fn all_the_same(said: &[Said]) -> bool {
-    let mut bytes = said.iter().map(|s| match s {
-        Said::Right(bytes) | Said::Wrong(bytes) => Some(bytes),
-        Said::Nothing => None,
-    });
-    let first = bytes.next().flatten();
-    said.len() > 1 && first.is_some() && bytes.all(|b| b == first)
 }
 
 /// What can be done where there is one copy: look again.
@@ -226,16 +197,28 @@ const WAYS_MAX: usize = 1024;
 /// Bytes of ranges that are read for that: what is lost shall not keep everybody waiting.
 const WAYS_BYTES_MAX: usize = 64 << 20;
 
+/// Whether the whole is right with its pieces as `read` reads each.
+fn is_right_by(
+    pieces: &[Piece<'_>],
+    buffer: &mut [u8],
+    right: &Right<'_>,
+    mut read: impl FnMut(usize, &Piece<'_>, &mut [u8]) -> Result<()>,
+) -> bool {
+    let mut is_readable = true;
+    for (number, piece) in pieces.iter().enumerate() {
+        is_readable &= read(number, piece, &mut buffer[piece.2.clone()]).is_ok();
+    }
+    is_readable && right(buffer)
+}
+
 /// Reads the pieces so that the whole is right, if any copies of theirs make it so.
 fn found_by_copies(pieces: &[Piece<'_>], buffer: &mut [u8], right: &Right<'_>) -> bool {
     let copies = |(device, at, part): &Piece<'_>| device.copies(*at, part.len() as u64);
     let counts: Vec<usize> = pieces.iter().map(copies).collect();
     found_among(&counts, COMBINATIONS_MAX, |choice| {
-        let mut is_readable = true;
-        for ((device, at, part), &copy) in pieces.iter().zip(choice) {
-            is_readable &= device.read_copy(copy, *at, &mut buffer[part.clone()]).is_ok();
-        }
-        is_readable && right(buffer)
+        is_right_by(pieces, buffer, right, |piece, (device, at, _), bytes| {
+            device.read_copy(choice[piece], *at, bytes)
+        })
     })
 }
 
@@ -255,32 +238,24 @@ fn found_by_ways(pieces: &[Piece<'_>], buffer: &mut [u8], right: &Right<'_>) -> 
     let most = counts.iter().copied().max().unwrap_or(1).min(WAYS_MAX).min(affordable);
     let mut differing: Vec<BTreeMap<u32, usize>> = vec![BTreeMap::new(); pieces.len()];
     for way in 0..most {
-        let mut is_readable = true;
-        for (number, (device, at, part)) in pieces.iter().enumerate() {
-            let way = way % counts[number];
-            let bytes = &mut buffer[part.clone()];
-            match device.read_way(way, *at, bytes) {
-                Ok(()) => _ = differing[number].entry(block_crc(bytes)).or_insert(way),
-                Err(_) => is_readable = false,
-            }
-        }
-        if is_readable && right(buffer) {
+        let is_right = is_right_by(pieces, buffer, right, |piece, (device, at, _), bytes| {
+            let way = way % counts[piece];
+            device.read_way(way, *at, bytes)?;
+            differing[piece].entry(block_crc(bytes)).or_insert(way);
+            Ok(())
+        });
+        if is_right {
             return true;
         }
     }
-    let mut ways: Vec<Vec<usize>> = Vec::with_capacity(pieces.len());
-    for differing in differing {
-        let mut of_piece: Vec<usize> = differing.into_values().collect();
-        of_piece.sort_unstable();
-        ways.push(of_piece);
-    }
+    let mut ways: Vec<Vec<usize>> =
+        differing.into_iter().map(|of_piece| of_piece.into_values().collect()).collect();
+    ways.iter_mut().for_each(|of_piece| of_piece.sort_unstable());
     let counts: Vec<usize> = ways.iter().map(Vec::len).collect();
     found_among(&counts, COMBINATIONS_MAX.min(affordable), |choice| {
-        let mut is_readable = true;
-        for (((device, at, part), &number), ways) in pieces.iter().zip(choice).zip(&ways) {
-            is_readable &= device.read_way(ways[number], *at, &mut buffer[part.clone()]).is_ok();
-        }
-        is_readable && right(buffer)
+        is_right_by(pieces, buffer, right, |piece, (device, at, _), bytes| {
+            device.read_way(ways[piece][choice[piece]], *at, bytes)
+        })
     })
 }
 

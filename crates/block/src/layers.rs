@@ -5,7 +5,6 @@
 mod crypt;
 mod delay;
 mod gates;
-mod header;
 mod memory;
 mod mirror;
 pub(crate) mod order;
@@ -22,6 +21,6 @@ pub(crate) use gates::Gates;
 pub use memory::MemoryDevice;
 pub use mirror::MirrorDevice;
 pub use parity::{Layout, PARITIES_MAX, ParityDevice};
-pub use sides::{Keeper, Side, Standing};
+pub use sides::{Keeper, Setting, Side, Standing};
 pub use stripe::StripeDevice;
 pub use trial::TrialDevice;

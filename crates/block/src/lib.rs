@@ -5,7 +5,6 @@
 
 use std::io::IoSlice;
 use std::ops::Range;
-use std::sync::Arc;
 
 mod array;
 mod error;
@@ -13,13 +12,13 @@ pub mod heal;
 mod layers;
 mod layout;
 mod media;
+mod range_set;
 mod ranges;
-mod reuse;
+mod slices;
 mod space;
 pub mod stack;
 mod together;
 mod write_buffer;
-mod zeros;
 
 pub use array::{
     Added, Array, ArrayError, Candidate, Event, Identities, Materials, MemberStatus, Opening,
@@ -28,16 +27,15 @@ pub use array::{
 pub use error::{DeviceError, DeviceErrorKind, Operation};
 pub use heal::{Ledger, Outcome, Right};
 pub use layers::{
-    CryptDevice, CryptError, CryptKey, DelayDevice, Delays, Keeper, KeySource, MemoryDevice,
-    MirrorDevice, Pause, Side, Standing, StripeDevice, TrialDevice,
+    CryptDevice, CryptError, CryptKey, DelayDevice, Delays, KeySource, MemoryDevice, Pause,
+    Standing, StripeDevice, TrialDevice,
 };
 pub use layout::Layout;
 pub use media::MediaDevice;
-pub use reuse::emptied;
+pub use slices::{emptied, is_zero};
 pub use space::{Purpose, Zones};
 pub use together::{InTurn, Together};
 pub use write_buffer::{BufferStatus, Found, WriteBuffer, WriteBuffers};
-pub use zeros::is_zero;
 
 /// Result of a device operation.
 pub type Result<T> = std::result::Result<T, DeviceError>;
@@ -156,67 +154,4 @@ pub trait BlockDevice: Send + Sync {
     }
     /// The stack from here down, for people: `crypt(file pool.img)`.
     fn describe(&self) -> String;
-}
-
-impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
-    fn len_bytes(&self) -> u64 {
-        (**self).len_bytes()
-    }
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        (**self).read_at(offset, buffer)
-    }
-    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
-        (**self).try_read_at(offset, buffer)
-    }
-    fn is_hole(&self, offset: u64, length_bytes: u64) -> bool {
-        (**self).is_hole(offset, length_bytes)
-    }
-    fn is_ready(&self, offset: u64, length_bytes: u64) -> bool {
-        (**self).is_ready(offset, length_bytes)
-    }
-    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
-        (**self).write_at(offset, slices)
-    }
-    fn flush(&self) -> Result<()> {
-        (**self).flush()
-    }
-    fn lengthen(&self, len_bytes: Option<u64>) -> Result<u64> {
-        (**self).lengthen(len_bytes)
-    }
-    fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
-        (**self).allocate(offset, length_bytes)
-    }
-    fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
-        (**self).discard(offset, length_bytes)
-    }
-    fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
-        (**self).write_durable(offset, slices)
-    }
-    fn copies(&self, offset: u64, length_bytes: u64) -> usize {
-        (**self).copies(offset, length_bytes)
-    }
-    fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        (**self).read_copy(copy, offset, buffer)
-    }
-    fn ways(&self) -> usize {
-        (**self).ways()
-    }
-    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        (**self).read_way(way, offset, buffer)
-    }
-    fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
-        (**self).heal(offset, buffer, right)
-    }
-    fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
-        (**self).resync(offset, length_bytes, which)
-    }
-    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
-        (**self).disagreements(offset, length_bytes)
-    }
-    fn noticed(&self) -> Vec<Range<u64>> {
-        (**self).noticed()
-    }
-    fn describe(&self) -> String {
-        (**self).describe()
-    }
 }

@@ -1,6 +1,8 @@
 //! Requests to several devices at a time, so that disks do their work beside each other. Who has
 //! threads says how; where a run has to be the same every time they are made in turn.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use env::RankedMutex;
 
 /// How several devices are asked for what each of them takes its time for.
@@ -38,6 +40,36 @@ pub(crate) fn ask_all<T: Send>(
     together.each(count, &|number| *answers[number].lock() = Some(ask(number)));
     let answer = |place: RankedMutex<Option<T>>| place.into_inner().expect("each is asked");
     answers.into_iter().map(answer).collect()
+}
+
+/// Makes steps in their order, by several who each take the next: one each, and more for as long as
+/// it `goes_on`. Says how many of them were made.
+pub(crate) fn make_steps<E: Send>(
+    together: &dyn Together,
+    lanes: usize,
+    count: usize,
+    goes_on: &(dyn Fn() -> bool + Sync),
+    step: impl Fn(usize) -> Result<(), E> + Sync,
+) -> Result<usize, E> {
+    // Those that were begun are made in the end, and no other lies before them.
+    let begun = AtomicUsize::new(0);
+    let lane = |_| {
+        loop {
+            let number = begun.fetch_add(1, Ordering::SeqCst);
+            if number >= count {
+                return Ok(());
+            }
+            let outcome = step(number);
+            if outcome.is_err() {
+                begun.store(count, Ordering::SeqCst);
+            }
+            if outcome.is_err() || !goes_on() {
+                return outcome;
+            }
+        }
+    };
+    ask_all(together, lanes, lane).into_iter().collect::<Result<(), E>>()?;
+    Ok(begun.into_inner().min(count))
 }
 
 #[cfg(test)]

@@ -27,25 +27,22 @@ use format::write_buffer::Mark;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use self::changes::Changes;
-use self::parts::{parts, slices_of};
 use self::shared::Shared;
 use self::table::Table;
 use self::words::{
     begin_writing, end_writing, forget_dirty, runs, set_dirty, set_piece, set_writing,
     undo_writing, writing,
 };
+use crate::slices::cut;
 
 mod changes;
-mod handle;
 mod mark;
-mod parts;
 mod shared;
 mod table;
 #[cfg(test)]
 mod tests;
 mod words;
 
-pub use handle::WriteBuffer;
 pub use mark::Found;
 pub use shared::{BufferStatus, WriteBuffers};
 
@@ -453,7 +450,7 @@ impl Inner {
         below: &mut dyn FnMut(u64, &mut [u8]) -> io::Result<bool>,
     ) -> io::Result<bool> {
         let length = buffer.len() as u64;
-        let end = offset.checked_add(length).filter(|&end| end <= self.len_bytes());
+        let end = offset.checked_add(length).filter(|&end| end <= self.below.len_bytes());
         let memory = self.memory.get().filter(|_| end.is_some());
         let is_one = end.is_some()
             && length > 0
@@ -471,6 +468,19 @@ impl Inner {
             }
         }
         Ok(true)
+    }
+
+    /// Writes what waits, and syncs the media.
+    fn sync(&self) -> io::Result<()> {
+        if let Some(memory) = self.memory.get() {
+            Inner::check(&self.lock())?;
+            let waiting = self.lock().waiting();
+            for (slot, piece) in waiting {
+                self.write_slot(&*memory.slots, slot, piece)?;
+            }
+            Inner::check(&self.lock())?;
+        }
+        self.below.sync()
     }
 
     /// Why it is not used.
@@ -520,36 +530,69 @@ fn size(n: u64) -> usize {
     usize::try_from(n).expect("within a piece")
 }
 
-impl Media for Inner {
+/// The parts of a range, piece by piece: the piece, where in it, how many bytes.
+fn parts(offset: u64, length: u64) -> impl Iterator<Item = (u64, usize, usize)> {
+    let end = offset + length;
+    let mut at = offset;
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let (piece, within) = (at / PIECE_BYTES, at % PIECE_BYTES);
+        let take = (PIECE_BYTES - within).min(end - at);
+        at += take;
+        Some((piece, size(within), size(take)))
+    })
+}
+
+/// Media with a write buffer over them, as their owner has them. Once that lets go of it nobody
+/// else has it any more: the media are closed, and can be opened again.
+pub struct WriteBuffer(Arc<Inner>);
+
+impl WriteBuffer {
+    /// What the last use of the media left.
+    pub fn found(&self) -> &Found {
+        &self.0.found
+    }
+}
+
+impl Drop for WriteBuffer {
+    fn drop(&mut self) {
+        self.0.shared.remove(&self.0);
+        self.0.close();
+    }
+}
+
+impl Media for WriteBuffer {
     fn len_bytes(&self) -> u64 {
-        self.below.len_bytes()
+        self.0.below.len_bytes()
     }
 
     fn lengthen(&self, len_bytes: Option<u64>) -> io::Result<u64> {
-        self.changes.make(|| self.below.lengthen(len_bytes))
+        self.0.changes.make(|| self.0.below.lengthen(len_bytes))
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let below = &mut |at: u64, part: &mut [u8]| self.below.read_at(at, part).map(|()| true);
-        self.read_with(offset, buffer, below).map(|_| ())
+        let below = &mut |at: u64, part: &mut [u8]| self.0.below.read_at(at, part).map(|()| true);
+        self.0.read_with(offset, buffer, below).map(|_| ())
     }
 
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<bool> {
-        self.read_with(offset, buffer, &mut |at, part| self.below.try_read_at(at, part))
+        self.0.read_with(offset, buffer, &mut |at, part| self.0.below.try_read_at(at, part))
     }
 
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
         let length = length_of(slices) as u64;
         let end = offset.checked_add(length).filter(|&end| end <= self.len_bytes());
-        let Some(memory) = self.memory.get().filter(|_| end.is_some()) else {
-            return self.changes.make(|| self.below.write_at(offset, slices));
+        let Some(memory) = self.0.memory.get().filter(|_| end.is_some()) else {
+            return self.0.changes.make(|| self.0.below.write_at(offset, slices));
         };
         let mut done = 0;
         for (piece, within, length) in parts(offset, length) {
-            let part = slices_of(slices, done..done + length);
-            if !self.put(&*memory.slots, (piece, within), &part)? {
+            let part = cut(slices, done..done + length);
+            if !self.0.put(&*memory.slots, (piece, within), &part)? {
                 let at = piece * PIECE_BYTES + within as u64;
-                self.changes.make(|| self.below.write_at(at, &part))?;
+                self.0.changes.make(|| self.0.below.write_at(at, &part))?;
             }
             done += length;
         }
@@ -557,54 +600,46 @@ impl Media for Inner {
     }
 
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
-        Inner::check(&self.lock())?;
-        self.give_up_range(offset, length_of(slices) as u64, true)?;
-        self.changes.make(|| self.below.write_durable(offset, slices))
+        Inner::check(&self.0.lock())?;
+        self.0.give_up_range(offset, length_of(slices) as u64, true)?;
+        self.0.changes.make(|| self.0.below.write_durable(offset, slices))
     }
 
     fn why_no_buffer(&self) -> Option<String> {
-        self.below.why_no_buffer()
+        self.0.below.why_no_buffer()
     }
 
     fn stamp(&self) -> u128 {
-        self.below.stamp()
+        self.0.below.stamp()
     }
 
     fn identity(&self) -> u128 {
-        self.below.identity()
+        self.0.below.identity()
     }
 
     fn is_hole(&self, offset: u64, length_bytes: u64) -> bool {
         // What waits is no hole yet, and none any more.
-        let waits = self.memory.get().is_some() && self.lock().has_within(offset, length_bytes);
-        !waits && self.below.is_hole(offset, length_bytes)
+        let waits = self.0.memory.get().is_some() && self.0.lock().has_within(offset, length_bytes);
+        !waits && self.0.below.is_hole(offset, length_bytes)
     }
 
     fn sync(&self) -> io::Result<()> {
-        if let Some(memory) = self.memory.get() {
-            Inner::check(&self.lock())?;
-            let waiting = self.lock().waiting();
-            for (slot, piece) in waiting {
-                self.write_slot(&*memory.slots, slot, piece)?;
-            }
-            Inner::check(&self.lock())?;
-        }
-        self.below.sync()
+        self.0.sync()
     }
 
     fn allocate(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
-        self.changes.make(|| self.below.allocate(offset, length_bytes))?;
-        self.lock().allocated(offset, length_bytes);
+        self.0.changes.make(|| self.0.below.allocate(offset, length_bytes))?;
+        self.0.lock().allocated(offset, length_bytes);
         Ok(())
     }
 
     fn discard(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
-        self.lock().discarded(offset, length_bytes);
-        self.give_up_range(offset, length_bytes, false)?;
-        self.changes.make(|| self.below.discard(offset, length_bytes))
+        self.0.lock().discarded(offset, length_bytes);
+        self.0.give_up_range(offset, length_bytes, false)?;
+        self.0.changes.make(|| self.0.below.discard(offset, length_bytes))
     }
 
     fn name(&self) -> &str {
-        self.below.name()
+        self.0.below.name()
     }
 }

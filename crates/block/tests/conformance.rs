@@ -42,7 +42,7 @@ fn encrypted(below: impl FnOnce(u64) -> Device) -> Device {
     let below = below(LEN_BYTES + format::crypt::DATA_OFFSET);
     let key = CryptKey::new(vec![7; 32]).expect("long enough");
     let mut random = Random::new(1);
-    CryptDevice::format(&below, &key, &mut |bytes| random.fill(bytes)).expect("room for it");
+    CryptDevice::format(&*below, &key, &mut |bytes| random.fill(bytes)).expect("room for it");
     Arc::new(CryptDevice::open(below, &key).expect("the right key"))
 }
 

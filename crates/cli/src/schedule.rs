@@ -3,7 +3,7 @@
 use api::{ClientError, ExitCode, Keep, Schedule, SetKeep, SetSchedule, SpanInput, Would};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use units::{Cron, Span};
+use units::{Cron, Malformed, Span};
 
 use crate::output::{Align, count, pairs, table};
 use crate::session::{Session, say, tell};
@@ -121,10 +121,7 @@ pub struct Rules {
 }
 
 fn cron(text: &str) -> Result<Cron, String> {
-    text.parse::<Cron>().map_err(|e| match e.hint {
-        Some(hint) => format!("{} ({hint})", e.message),
-        None => e.message,
-    })
+    text.parse().map_err(Malformed::in_one_line)
 }
 
 pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {

@@ -181,7 +181,7 @@ pub struct AllowArgs {
 }
 
 fn network(text: &str) -> Result<Network, String> {
-    text.parse().map_err(|e: units::NetworkError| match e.hint {
+    text.parse().map_err(|e: units::Malformed| match e.hint {
         Some(hint) => format!("{}; {hint}", e.message),
         None => e.message,
     })

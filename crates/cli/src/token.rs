@@ -9,8 +9,10 @@ use anyhow::Context;
 use api::{AccessToken, CreateToken, ExitCode, Pattern, RoleName, SpanInput};
 use clap::Subcommand;
 use serde_json::json;
+use std::str::FromStr;
 use terminal::arguments::span;
-use units::{NamePattern, NamePatternError, Role, RoleError, Span};
+
+use units::{Malformed, NamePattern, Role, Span};
 
 use crate::failure::Failure;
 use crate::output::{Align, table};
@@ -56,11 +58,15 @@ pub enum Verb {
 }
 
 pub fn role(text: &str) -> Result<Role, String> {
-    text.parse().map_err(|error: RoleError| format!("{error}: {}", RoleError::HINT))
+    read(text)
 }
 
 pub fn pattern(text: &str) -> Result<NamePattern, String> {
-    text.parse().map_err(|error: NamePatternError| format!("{error}: {}", NamePatternError::HINT))
+    read(text)
+}
+
+fn read<T: FromStr<Err = Malformed>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|e: Malformed| format!("{e}: {}", e.hint.as_deref().unwrap_or_default()))
 }
 
 pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {

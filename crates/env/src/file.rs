@@ -5,11 +5,11 @@
 //! or past it for who asks for that; `sync` is `fdatasync`.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
@@ -24,7 +24,7 @@ const SLICES_PER_CALL_MAX: usize = 1024;
 
 /// File systems that tell no hole where something was written and waits in the page cache: tmpfs,
 /// ext2 to 4, XFS, Btrfs. Others have told one (OpenZFS before 2.2.2), or cannot know.
-const TELL_HOLES: [u64; 4] = [0x0102_1994, 0xef53, 0x5846_5342, 0x9123_683e];
+const TELL_HOLES: [u64; 4] = [0x0102_1994, EXT4, XFS, 0x9123_683e];
 
 /// File systems on which space that was reserved is there, and writes past the page cache are what
 /// they say: ext4 and XFS. One that copies on write takes new space for the same place.
@@ -46,7 +46,6 @@ pub struct FileMedia {
     name: String,
     /// It only rises.
     len_bytes: AtomicU64,
-    nowait_works: AtomicBool,
     /// A file, which somebody may cut while it is used; not a block device.
     is_file: bool,
     /// Whether what its file system says of holes can be relied on.
@@ -130,7 +129,6 @@ impl FileMedia {
             file,
             name,
             len_bytes: AtomicU64::new(len_bytes),
-            nowait_works: AtomicBool::new(true),
             is_file,
             tells_holes,
             direct,
@@ -193,22 +191,10 @@ impl Media for FileMedia {
 
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<bool> {
         self.check_range(offset, buffer.len() as u64)?;
-        if !self.nowait_works.load(Ordering::Relaxed) {
-            return self.file.read_exact_at(buffer, offset).map(|()| true);
-        }
-        let wanted = buffer.len();
-        let mut slices = [IoSliceMut::new(buffer)];
-        match rustix::io::preadv2(&*self.file, &mut slices, offset, ReadWriteFlags::NOWAIT) {
-            Ok(got) => Ok(got == wanted),
-            Err(rustix::io::Errno::AGAIN) => Ok(false),
-            Err(
-                rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS,
-            ) => {
-                // This file system cannot tell: read and wait, now and from now on.
-                self.nowait_works.store(false, Ordering::Relaxed);
-                self.file.read_exact_at(buffer, offset).map(|()| true)
-            }
-            Err(e) => Err(e.into()),
+        match self.file.read_cached(offset, buffer)? {
+            Some(read) => Ok(read),
+            // This file system cannot tell: read and wait.
+            None => self.file.read_exact_at(buffer, offset).map(|()| true),
         }
     }
 

@@ -1,10 +1,12 @@
 //! A file that keeps others out for as long as it is held.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::FlockOperation;
+use rustix::io::{Errno, ReadWriteFlags};
 
 /// An open file with its `flock`.
 ///
@@ -12,14 +14,17 @@ use rustix::fs::FlockOperation;
 /// yet replaced its program holds a copy, and with that the lock. So the end is told, rather than
 /// left to the last copy's closing.
 #[derive(Debug)]
-pub(crate) struct LockedFile(File);
+pub(crate) struct LockedFile {
+    file: File,
+    nowait_works: AtomicBool,
+}
 
 impl LockedFile {
     /// # Errors
     /// `WouldBlock` when another open file of it is locked; what the file system says otherwise.
     pub(crate) fn exclusive(file: File) -> io::Result<LockedFile> {
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(LockedFile(file))
+        Ok(LockedFile { file, nowait_works: AtomicBool::new(true) })
     }
 
     /// Shared with others who only read. Some file systems have no locks: there it is only open.
@@ -32,7 +37,26 @@ impl LockedFile {
             let text = "another process has locked it";
             return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
         }
-        Ok(LockedFile(file))
+        Ok(LockedFile { file, nowait_works: AtomicBool::new(true) })
+    }
+
+    /// Fills `buffer` only if that needs no waiting for a device, and says whether it did; `None`
+    /// where the file system cannot tell, which is remembered.
+    pub(crate) fn read_cached(&self, offset: u64, buffer: &mut [u8]) -> io::Result<Option<bool>> {
+        if !self.nowait_works.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let wanted = buffer.len();
+        let mut slices = [IoSliceMut::new(buffer)];
+        match rustix::io::preadv2(&self.file, &mut slices, offset, ReadWriteFlags::NOWAIT) {
+            Ok(got) => Ok(Some(got == wanted)),
+            Err(Errno::AGAIN) => Ok(Some(false)),
+            Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => {
+                self.nowait_works.store(false, Ordering::Relaxed);
+                Ok(None)
+            }
+            Err(e) => Err(e.into()),
+        }
     }
 }
 
@@ -40,14 +64,14 @@ impl Deref for LockedFile {
     type Target = File;
 
     fn deref(&self) -> &File {
-        &self.0
+        &self.file
     }
 }
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
         // Closing it does the same where nobody has a copy, so a failure needs no answer.
-        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
 

@@ -2,13 +2,11 @@
 
 use std::fmt;
 use std::fs::OpenOptions;
-use std::io::{self, IoSliceMut, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::OFlags;
-use rustix::io::ReadWriteFlags;
 
 use crate::locked::LockedFile;
 
@@ -86,7 +84,6 @@ pub struct NoFiles;
 struct RealFile {
     file: LockedFile,
     is_device: bool,
-    nowait_works: AtomicBool,
 }
 
 impl fmt::Debug for dyn Files {
@@ -114,7 +111,7 @@ impl Files for RealFiles {
         // A courtesy to those who lock what they write.
         let file = LockedFile::shared_if_possible(file)?;
         let is_device = kind.is_block_device();
-        Ok(Arc::new(RealFile { file, is_device, nowait_works: AtomicBool::new(true) }))
+        Ok(Arc::new(RealFile { file, is_device }))
     }
 }
 
@@ -140,23 +137,8 @@ impl ReadOnlyFile for RealFile {
     }
 
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<bool> {
-        if self.nowait_works.load(Ordering::Relaxed) {
-            let wanted = buffer.len();
-            let mut slices = [IoSliceMut::new(buffer)];
-            let flags = ReadWriteFlags::NOWAIT;
-            match rustix::io::preadv2(&*self.file, &mut slices, offset, flags) {
-                Ok(got) => return Ok(got == wanted),
-                Err(rustix::io::Errno::AGAIN) => return Ok(false),
-                Err(
-                    rustix::io::Errno::OPNOTSUPP
-                    | rustix::io::Errno::INVAL
-                    | rustix::io::Errno::NOSYS,
-                ) => self.nowait_works.store(false, Ordering::Relaxed),
-                Err(e) => return Err(e.into()),
-            }
-        }
-        // This file system cannot tell: whoever may wait reads.
-        Ok(false)
+        // Where the file system cannot tell, whoever may wait reads.
+        Ok(self.file.read_cached(offset, buffer)?.unwrap_or(false))
     }
 }
 

@@ -20,54 +20,40 @@ use crate::segment::SEGMENT_HEADER_BYTES;
 
 /// Where the fields of the header and of its descriptors are.
 pub mod layout {
-    use crate::field::{Field, tile};
+    use crate::field::{Field, fields, tile};
 
     /// The header without its descriptors.
     pub const BYTES: usize = 96;
-    pub(crate) const MAGIC: Field = Field::new("magic", 0, 8);
-    pub(crate) const CRC: Field = Field::new("crc", 8, 4);
-    pub(crate) const HEADER_BYTES: Field = Field::new("header_bytes", 12, 4);
-    pub(crate) const PAYLOAD_BYTES: Field = Field::new("payload_bytes", 16, 4);
-    pub(crate) const OP_COUNT: Field = Field::new("op_count", 20, 4);
-    pub(crate) const SEGMENT: Field = Field::new("segment", 24, 8);
-    pub(crate) const OFFSET: Field = Field::new("offset", 32, 4);
-    pub(crate) const KIND: Field = Field::new("kind", 36, 4);
-    pub(crate) const NONCE: Field = Field::new("nonce", 40, 8);
-    pub(crate) const TIMELINE: Field = Field::new("timeline", 48, 8);
-    pub(crate) const TIME: Field = Field::new("time", 56, 8);
-    pub(crate) const BASE_SEQ: Field = Field::new("base_seq", 64, 8);
-    pub(crate) const STABLE_SEQ: Field = Field::new("stable_seq", 72, 8);
-    pub(crate) const DURABLE_SEQ: Field = Field::new("durable_seq", 80, 8);
-    pub(crate) const FLUSH_COUNT: Field = Field::new("flush_count", 88, 8);
-    /// In order.
-    pub const FIELDS: &[Field] = &[
-        MAGIC,
-        CRC,
-        HEADER_BYTES,
-        PAYLOAD_BYTES,
-        OP_COUNT,
-        SEGMENT,
-        OFFSET,
-        KIND,
-        NONCE,
-        TIMELINE,
-        TIME,
-        BASE_SEQ,
-        STABLE_SEQ,
-        DURABLE_SEQ,
-        FLUSH_COUNT,
-    ];
-    const _: () = assert!(tile(FIELDS, BYTES));
+    fields! {
+        /// In order.
+        FIELDS[BYTES]:
+        MAGIC = "magic", 0, 8;
+        CRC = "crc", 8, 4;
+        HEADER_BYTES = "header_bytes", 12, 4;
+        PAYLOAD_BYTES = "payload_bytes", 16, 4;
+        OP_COUNT = "op_count", 20, 4;
+        SEGMENT = "segment", 24, 8;
+        OFFSET = "offset", 32, 4;
+        KIND = "kind", 36, 4;
+        NONCE = "nonce", 40, 8;
+        TIMELINE = "timeline", 48, 8;
+        TIME = "time", 56, 8;
+        BASE_SEQ = "base_seq", 64, 8;
+        STABLE_SEQ = "stable_seq", 72, 8;
+        DURABLE_SEQ = "durable_seq", 80, 8;
+        FLUSH_COUNT = "flush_count", 88, 8;
+    }
 
     /// A descriptor of a batch of writes, without its checksums.
     pub const DESCRIPTOR_BYTES: usize = 16;
-    pub(crate) const BLOCK: Field = Field::new("block", 0, 8);
-    pub(crate) const BLOCKS: Field = Field::new("blocks", 8, 4);
-    pub(crate) const DESCRIPTOR_KIND: Field = Field::new("kind", 12, 1);
-    pub(crate) const ZERO: Field = Field::new("zero", 13, 3);
-    /// In order.
-    pub const DESCRIPTOR_FIELDS: &[Field] = &[BLOCK, BLOCKS, DESCRIPTOR_KIND, ZERO];
-    const _: () = assert!(tile(DESCRIPTOR_FIELDS, DESCRIPTOR_BYTES));
+    fields! {
+        /// In order.
+        DESCRIPTOR_FIELDS[DESCRIPTOR_BYTES]:
+        BLOCK = "block", 0, 8;
+        BLOCKS = "blocks", 8, 4;
+        DESCRIPTOR_KIND = "kind", 12, 1;
+        ZERO = "zero", 13, 3;
+    }
 
     /// A descriptor of a batch of relocated blocks, without its checksums.
     pub const RELOCATED_BYTES: usize = 32;

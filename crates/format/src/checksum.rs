@@ -7,7 +7,7 @@
 use crc_fast::{CrcAlgorithm, Digest};
 
 use crate::error::{FormatErrorKind, Place, Result};
-use crate::field::{Field, get};
+use crate::field::{Field, get, put};
 
 /// The CRC32C of 4096 zero bytes.
 pub const ZERO_BLOCK_CRC: u32 = 0x98f9_4189;
@@ -48,6 +48,11 @@ pub fn salted_crc(salt: u32, bytes: &[u8]) -> u32 {
 /// The salted CRC32C of a structure: all its bytes but those of `field`, which holds it.
 pub fn structure_crc(salt: u32, bytes: &[u8], field: Field) -> u32 {
     salted_crc_of_parts(salt, &[&bytes[..field.offset], &bytes[field.offset + field.bytes..]])
+}
+
+/// Writes the salted CRC32C of a structure into its field.
+pub fn put_crc(salt: u32, bytes: &mut [u8], field: Field) {
+    put(bytes, field, u64::from(structure_crc(salt, bytes, field)));
 }
 
 /// Fails unless `bytes` hold their own checksum.

@@ -6,40 +6,30 @@
 //!    the other.
 
 use crate::FORMAT_VERSION;
-use crate::checksum::{structure_crc, verify_crc};
+use crate::checksum::{put_crc, verify_crc};
 use crate::error::{FormatErrorKind, Place, Result};
 use crate::field::{Field, get, get_u32, put, verify_zero};
 
 /// Where the fields of the header are.
 pub mod layout {
-    use crate::field::{Field, tile};
+    use crate::field::{Field, fields, tile};
 
     /// The whole structure.
     pub const BYTES: usize = 512;
-    pub(crate) const MAGIC: Field = Field::new("magic", 0, 8);
-    pub(crate) const CRC: Field = Field::new("crc", 8, 4);
-    pub(crate) const FORMAT_VERSION: Field = Field::new("format_version", 12, 4);
-    pub(crate) const CIPHER: Field = Field::new("cipher", 16, 4);
-    pub(crate) const DERIVATION: Field = Field::new("derivation", 20, 4);
-    pub(crate) const SECTORS: Field = Field::new("sectors", 24, 8);
-    pub(crate) const ADDRESS: Field = Field::new("address", 32, 8);
-    pub(crate) const SALT: Field = Field::new("salt", 40, 32);
-    pub(crate) const WRAPPED_KEY: Field = Field::new("wrapped_key", 72, 72);
-    pub(crate) const ZERO: Field = Field::new("zero", 144, 368);
-    /// In order.
-    pub const FIELDS: &[Field] = &[
-        MAGIC,
-        CRC,
-        FORMAT_VERSION,
-        CIPHER,
-        DERIVATION,
-        SECTORS,
-        ADDRESS,
-        SALT,
-        WRAPPED_KEY,
-        ZERO,
-    ];
-    const _: () = assert!(tile(FIELDS, BYTES));
+    fields! {
+        /// In order.
+        FIELDS[BYTES]:
+        MAGIC = "magic", 0, 8;
+        CRC = "crc", 8, 4;
+        FORMAT_VERSION = "format_version", 12, 4;
+        CIPHER = "cipher", 16, 4;
+        DERIVATION = "derivation", 20, 4;
+        SECTORS = "sectors", 24, 8;
+        ADDRESS = "address", 32, 8;
+        SALT = "salt", 40, 32;
+        WRAPPED_KEY = "wrapped_key", 72, 72;
+        ZERO = "zero", 144, 368;
+    }
 }
 
 /// Bytes of a sector: of the header, and what one tweak is for.
@@ -83,8 +73,7 @@ impl CryptHeader {
         put(&mut b, layout::ADDRESS, place.address);
         b[layout::SALT.offset..layout::SALT.end()].copy_from_slice(&self.salt);
         b[layout::WRAPPED_KEY.offset..layout::WRAPPED_KEY.end()].copy_from_slice(&self.wrapped_key);
-        let crc = structure_crc(SALT, &b, layout::CRC);
-        put(&mut b, layout::CRC, u64::from(crc));
+        put_crc(SALT, &mut b, layout::CRC);
         b
     }
 

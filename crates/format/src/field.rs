@@ -42,6 +42,22 @@ pub const fn tile(fields: &[Field], bytes: usize) -> bool {
     offset == bytes
 }
 
+/// Makes a constant of each field of a structure, and one of all, which it checks to tile so many
+/// bytes. A line is a name, the name in the table, the offset and the size.
+macro_rules! fields {
+    (
+        $(#[$doc:meta])*
+        $all:ident[$bytes:expr]:
+        $($field:ident = $name:literal, $offset:literal, $size:literal;)+
+    ) => {
+        $(pub(crate) const $field: Field = Field::new($name, $offset, $size);)+
+        $(#[$doc])*
+        pub const $all: &[Field] = &[$($field),+];
+        const _: () = assert!(tile($all, $bytes));
+    };
+}
+pub(crate) use fields;
+
 /// Reads an integer of up to 8 bytes.
 #[inline(always)]
 pub fn get(bytes: &[u8], field: Field) -> u64 {

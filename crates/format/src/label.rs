@@ -10,95 +10,68 @@ use std::fmt::Write as _;
 use units::WallTime;
 
 use crate::FORMAT_VERSION;
-use crate::checksum::{structure_crc, verify_crc};
+use crate::checksum::{put_crc, verify_crc};
 use crate::error::{Place, Result};
 use crate::field::{Field, get, get_u32, get_u128, put, put_u128, verify_zero, verify_zero_bytes};
 
 /// Where the fields are.
 pub mod layout {
-    use crate::field::{Field, tile};
+    use crate::field::{Field, fields, tile};
 
     /// A label.
     pub const BYTES: usize = 16_384;
-    pub(crate) const MAGIC: Field = Field::new("magic", 0, 8);
-    pub(crate) const CRC: Field = Field::new("crc", 8, 4);
-    pub(crate) const FORMAT_VERSION: Field = Field::new("format_version", 12, 4);
-    pub(crate) const ARRAY_ID: Field = Field::new("array_id", 16, 16);
-    pub(crate) const MEMBER_ID: Field = Field::new("member_id", 32, 16);
-    pub(crate) const GENERATION: Field = Field::new("generation", 48, 8);
-    pub(crate) const ADDRESS: Field = Field::new("address", 56, 8);
-    pub(crate) const CREATED: Field = Field::new("created", 64, 8);
-    pub(crate) const REGION_BYTES: Field = Field::new("region_bytes", 72, 8);
-    pub(crate) const MEMBER_COUNT: Field = Field::new("member_count", 80, 4);
-    pub(crate) const STACK_BYTES: Field = Field::new("stack_bytes", 84, 4);
-    pub(crate) const ZERO: Field = Field::new("zero", 88, 40);
-    pub(crate) const STACK: Field = Field::new("stack", 128, 4096);
-    pub(crate) const MEMBERS: Field = Field::new("members", 4224, 8192);
-    pub(crate) const ZERO_AFTER: Field = Field::new("zero", 12_416, 3968);
-    /// In order.
-    pub const FIELDS: &[Field] = &[
-        MAGIC,
-        CRC,
-        FORMAT_VERSION,
-        ARRAY_ID,
-        MEMBER_ID,
-        GENERATION,
-        ADDRESS,
-        CREATED,
-        REGION_BYTES,
-        MEMBER_COUNT,
-        STACK_BYTES,
-        ZERO,
-        STACK,
-        MEMBERS,
-        ZERO_AFTER,
-    ];
-    const _: () = assert!(tile(FIELDS, BYTES));
+    fields! {
+        /// In order.
+        FIELDS[BYTES]:
+        MAGIC = "magic", 0, 8;
+        CRC = "crc", 8, 4;
+        FORMAT_VERSION = "format_version", 12, 4;
+        ARRAY_ID = "array_id", 16, 16;
+        MEMBER_ID = "member_id", 32, 16;
+        GENERATION = "generation", 48, 8;
+        ADDRESS = "address", 56, 8;
+        CREATED = "created", 64, 8;
+        REGION_BYTES = "region_bytes", 72, 8;
+        MEMBER_COUNT = "member_count", 80, 4;
+        STACK_BYTES = "stack_bytes", 84, 4;
+        ZERO = "zero", 88, 40;
+        STACK = "stack", 128, 4096;
+        MEMBERS = "members", 4224, 8192;
+        ZERO_AFTER = "zero", 12_416, 3968;
+    }
 
     /// A member in the table.
     pub const MEMBER_BYTES: usize = 256;
-    pub(crate) const ID: Field = Field::new("id", 0, 16);
-    pub(crate) const DATA_BYTES: Field = Field::new("data_bytes", 16, 8);
-    pub(crate) const OUT_GENERATION: Field = Field::new("out_generation", 24, 8);
-    pub(crate) const STANDING: Field = Field::new("standing", 32, 1);
-    pub(crate) const MEMBER_ZERO: Field = Field::new("zero", 33, 5);
-    pub(crate) const PATH_BYTES: Field = Field::new("path_bytes", 38, 2);
-    pub(crate) const PATH: Field = Field::new("path", 40, 216);
-    /// In order.
-    pub const MEMBER_FIELDS: &[Field] =
-        &[ID, DATA_BYTES, OUT_GENERATION, STANDING, MEMBER_ZERO, PATH_BYTES, PATH];
-    const _: () = assert!(tile(MEMBER_FIELDS, MEMBER_BYTES));
+    fields! {
+        /// In order.
+        MEMBER_FIELDS[MEMBER_BYTES]:
+        ID = "id", 0, 16;
+        DATA_BYTES = "data_bytes", 16, 8;
+        OUT_GENERATION = "out_generation", 24, 8;
+        STANDING = "standing", 32, 1;
+        MEMBER_ZERO = "zero", 33, 5;
+        PATH_BYTES = "path_bytes", 38, 2;
+        PATH = "path", 40, 216;
+    }
 
     /// The maps of regions.
     pub const REGIONS_BYTES: usize = 12_288;
-    pub(crate) const REGIONS_MAGIC: Field = Field::new("magic", 0, 8);
-    pub(crate) const REGIONS_CRC: Field = Field::new("crc", 8, 4);
-    pub(crate) const REGIONS_VERSION: Field = Field::new("format_version", 12, 4);
-    pub(crate) const REGIONS_ARRAY_ID: Field = Field::new("array_id", 16, 16);
-    pub(crate) const SEQUENCE: Field = Field::new("sequence", 32, 8);
-    pub(crate) const REGIONS_ADDRESS: Field = Field::new("address", 40, 8);
-    pub(crate) const COUNT: Field = Field::new("count", 48, 4);
-    pub(crate) const REGIONS_ZERO: Field = Field::new("zero", 52, 12);
-    pub(crate) const OPEN: Field = Field::new("open", 64, 4032);
-    pub(crate) const STALE: Field = Field::new("stale", 4096, 4032);
-    pub(crate) const USED: Field = Field::new("used", 8128, 4032);
-    pub(crate) const REGIONS_ZERO_AFTER: Field = Field::new("zero", 12_160, 128);
-    /// In order.
-    pub const REGIONS_FIELDS: &[Field] = &[
-        REGIONS_MAGIC,
-        REGIONS_CRC,
-        REGIONS_VERSION,
-        REGIONS_ARRAY_ID,
-        SEQUENCE,
-        REGIONS_ADDRESS,
-        COUNT,
-        REGIONS_ZERO,
-        OPEN,
-        STALE,
-        USED,
-        REGIONS_ZERO_AFTER,
-    ];
-    const _: () = assert!(tile(REGIONS_FIELDS, REGIONS_BYTES));
+    fields! {
+        /// In order.
+        REGIONS_FIELDS[REGIONS_BYTES]:
+        REGIONS_MAGIC = "magic", 0, 8;
+        REGIONS_CRC = "crc", 8, 4;
+        REGIONS_VERSION = "format_version", 12, 4;
+        REGIONS_ARRAY_ID = "array_id", 16, 16;
+        SEQUENCE = "sequence", 32, 8;
+        REGIONS_ADDRESS = "address", 40, 8;
+        COUNT = "count", 48, 4;
+        REGIONS_ZERO = "zero", 52, 12;
+        OPEN = "open", 64, 4032;
+        STALE = "stale", 4096, 4032;
+        USED = "used", 8128, 4032;
+        REGIONS_ZERO_AFTER = "zero", 12_160, 128;
+    }
 }
 
 /// The magic of a label: `HINDLABL`, as bytes.
@@ -233,8 +206,7 @@ impl Label {
         for (bytes, member) in table.zip(&self.members) {
             member.encode(bytes);
         }
-        let crc = structure_crc(SALT, b, layout::CRC);
-        put(b, layout::CRC, u64::from(crc));
+        put_crc(SALT, b, layout::CRC);
         bytes
     }
 
@@ -393,8 +365,7 @@ impl Regions {
         {
             b[field.offset..field.end()].copy_from_slice(map);
         }
-        let crc = structure_crc(REGIONS_SALT, b, layout::REGIONS_CRC);
-        put(b, layout::REGIONS_CRC, u64::from(crc));
+        put_crc(REGIONS_SALT, b, layout::REGIONS_CRC);
         (address, bytes)
     }
 

@@ -24,30 +24,31 @@ use crate::location::{HOLE, Location};
 
 /// Where an entry's fields are.
 pub mod layout {
-    use crate::field::{Field, tile};
+    use crate::field::{Field, fields, tile};
 
     /// An entry.
     pub const BYTES: usize = 22;
-    pub(crate) const LEVEL: Field = Field::new("level", 0, 1);
-    pub(crate) const INDEX: Field = Field::new("index", 1, 5);
-    pub(crate) const SEQ: Field = Field::new("seq", 6, 6);
-    pub(crate) const LOCATION: Field = Field::new("location", 12, 6);
-    pub(crate) const CRC: Field = Field::new("crc", 18, 4);
-    /// In order.
-    pub const FIELDS: &[Field] = &[LEVEL, INDEX, SEQ, LOCATION, CRC];
-    const _: () = assert!(tile(FIELDS, BYTES));
+    fields! {
+        /// In order.
+        FIELDS[BYTES]:
+        LEVEL = "level", 0, 1;
+        INDEX = "index", 1, 5;
+        SEQ = "seq", 6, 6;
+        LOCATION = "location", 12, 6;
+        CRC = "crc", 18, 4;
+    }
 
     /// A record of an extent leaf; checksums follow.
     pub const RECORD_BYTES: usize = 20;
-    pub(crate) const RECORD_KIND: Field = Field::new("kind", 0, 1);
-    pub(crate) const RECORD_INDEX: Field = Field::new("index", 1, 5);
-    pub(crate) const RECORD_SEQ: Field = Field::new("seq", 6, 6);
-    pub(crate) const RECORD_LOCATION: Field = Field::new("location", 12, 6);
-    pub(crate) const RECORD_MASK: Field = Field::new("mask", 18, 2);
-    /// In order.
-    pub const RECORD_FIELDS: &[Field] =
-        &[RECORD_KIND, RECORD_INDEX, RECORD_SEQ, RECORD_LOCATION, RECORD_MASK];
-    const _: () = assert!(tile(RECORD_FIELDS, RECORD_BYTES));
+    fields! {
+        /// In order.
+        RECORD_FIELDS[RECORD_BYTES]:
+        RECORD_KIND = "kind", 0, 1;
+        RECORD_INDEX = "index", 1, 5;
+        RECORD_SEQ = "seq", 6, 6;
+        RECORD_LOCATION = "location", 12, 6;
+        RECORD_MASK = "mask", 18, 2;
+    }
 }
 
 /// The largest level of a key.

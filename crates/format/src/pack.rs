@@ -10,7 +10,7 @@ mod codec;
 pub use codec::{PackDecoder, PackEncoder};
 use units::Seq;
 
-use crate::checksum::{block_crc, structure_crc, verify_crc};
+use crate::checksum::{block_crc, put_crc, verify_crc};
 use crate::error::{FormatErrorKind, Place, Result};
 use crate::field::{get, get_u32, put, verify_zero};
 use crate::location::{LOCATION_ALIGNMENT, SEGMENT_BYTES_MAX, SEGMENT_NUMBER_MAX};
@@ -18,47 +18,36 @@ use crate::segment::SEGMENT_HEADER_BYTES;
 
 /// Where the header's fields are.
 pub mod layout {
-    use crate::field::{Field, tile};
+    use crate::field::{Field, fields, tile};
 
     /// The header; what is compressed follows.
     pub const BYTES: usize = 64;
-    pub(crate) const MAGIC: Field = Field::new("magic", 0, 8);
-    pub(crate) const CRC: Field = Field::new("crc", 8, 4);
-    pub(crate) const ENCODING: Field = Field::new("encoding", 12, 1);
-    pub(crate) const ZERO: Field = Field::new("zero", 13, 1);
-    pub(crate) const VERSIONS: Field = Field::new("versions", 14, 2);
-    pub(crate) const SEGMENT: Field = Field::new("segment", 16, 8);
-    pub(crate) const OFFSET: Field = Field::new("offset", 24, 4);
-    pub(crate) const STORED_BYTES: Field = Field::new("stored_bytes", 28, 4);
-    pub(crate) const NONCE: Field = Field::new("nonce", 32, 8);
-    pub(crate) const TIMELINE: Field = Field::new("timeline", 40, 8);
-    pub(crate) const STORED_CRC: Field = Field::new("stored_crc", 48, 4);
-    pub(crate) const ZERO_TO_END: Field = Field::new("zero", 52, 12);
-    /// In order.
-    pub const FIELDS: &[Field] = &[
-        MAGIC,
-        CRC,
-        ENCODING,
-        ZERO,
-        VERSIONS,
-        SEGMENT,
-        OFFSET,
-        STORED_BYTES,
-        NONCE,
-        TIMELINE,
-        STORED_CRC,
-        ZERO_TO_END,
-    ];
-    const _: () = assert!(tile(FIELDS, BYTES));
+    fields! {
+        /// In order.
+        FIELDS[BYTES]:
+        MAGIC = "magic", 0, 8;
+        CRC = "crc", 8, 4;
+        ENCODING = "encoding", 12, 1;
+        ZERO = "zero", 13, 1;
+        VERSIONS = "versions", 14, 2;
+        SEGMENT = "segment", 16, 8;
+        OFFSET = "offset", 24, 4;
+        STORED_BYTES = "stored_bytes", 28, 4;
+        NONCE = "nonce", 32, 8;
+        TIMELINE = "timeline", 40, 8;
+        STORED_CRC = "stored_crc", 48, 4;
+        ZERO_TO_END = "zero", 52, 12;
+    }
 
     /// A version in the directory, by columns: all blocks, all seqs, all checksums.
     pub const VERSION_BYTES: usize = 20;
-    pub(crate) const BLOCK: Field = Field::new("block", 0, 8);
-    pub(crate) const SEQ: Field = Field::new("seq", 8, 8);
-    pub(crate) const BLOCK_CRC: Field = Field::new("block_crc", 16, 4);
-    /// In order.
-    pub const VERSION_FIELDS: &[Field] = &[BLOCK, SEQ, BLOCK_CRC];
-    const _: () = assert!(tile(VERSION_FIELDS, VERSION_BYTES));
+    fields! {
+        /// In order.
+        VERSION_FIELDS[VERSION_BYTES]:
+        BLOCK = "block", 0, 8;
+        SEQ = "seq", 8, 8;
+        BLOCK_CRC = "block_crc", 16, 4;
+    }
 }
 
 /// The magic: `HPACKVER`, as bytes.
@@ -212,8 +201,7 @@ impl PackHeader {
         put(&mut b, layout::NONCE, self.place.nonce);
         put(&mut b, layout::TIMELINE, self.place.timeline);
         put(&mut b, layout::STORED_CRC, u64::from(self.stored_crc));
-        let crc = structure_crc(SALT, &b, layout::CRC);
-        put(&mut b, layout::CRC, u64::from(crc));
+        put_crc(SALT, &mut b, layout::CRC);
         b
     }
 }

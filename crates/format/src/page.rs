@@ -4,7 +4,7 @@
 //! 1. A page holds its own address: pool, run and page number. A misdirected or lost write leaves
 //!    a page of another address, or of an older run, in its place, and both are told.
 
-use crate::checksum::{structure_crc, verify_crc};
+use crate::checksum::{put_crc, verify_crc};
 use crate::error::{Place, Result};
 use crate::field::{get, get_u32, put, verify_zero, verify_zero_bytes};
 
@@ -13,20 +13,21 @@ pub const PAGE_BYTES: usize = 4096;
 
 /// Where the fields of the shared header are.
 pub mod layout {
-    use crate::field::{Field, tile};
+    use crate::field::{Field, fields, tile};
 
     /// The header; the records follow.
     pub const BYTES: usize = 32;
-    pub(crate) const MAGIC: Field = Field::new("magic", 0, 4);
-    pub(crate) const CRC: Field = Field::new("crc", 4, 4);
-    pub(crate) const POOL_TAG: Field = Field::new("pool_tag", 8, 8);
-    pub(crate) const RUN: Field = Field::new("run", 16, 8);
-    pub(crate) const PAGE: Field = Field::new("page", 24, 4);
-    pub(crate) const COUNT: Field = Field::new("count", 28, 2);
-    pub(crate) const ZERO: Field = Field::new("zero", 30, 2);
-    /// In order.
-    pub const FIELDS: &[Field] = &[MAGIC, CRC, POOL_TAG, RUN, PAGE, COUNT, ZERO];
-    const _: () = assert!(tile(FIELDS, BYTES));
+    fields! {
+        /// In order.
+        FIELDS[BYTES]:
+        MAGIC = "magic", 0, 4;
+        CRC = "crc", 4, 4;
+        POOL_TAG = "pool_tag", 8, 8;
+        RUN = "run", 16, 8;
+        PAGE = "page", 24, 4;
+        COUNT = "count", 28, 2;
+        ZERO = "zero", 30, 2;
+    }
 }
 
 /// Where a page is. Written into it, and compared when it is read.
@@ -87,8 +88,7 @@ impl PageType {
         put(b, layout::RUN, address.run);
         put(b, layout::PAGE, u64::from(address.page));
         put(b, layout::COUNT, count as u64);
-        let crc = structure_crc(self.salt, b, layout::CRC);
-        put(b, layout::CRC, u64::from(crc));
+        put_crc(self.salt, b, layout::CRC);
     }
 
     /// Verifies all of a page but its records; returns how many there are.

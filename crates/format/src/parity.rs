@@ -8,39 +8,40 @@
 //! 3. A pending entry's checksum covers its bytes as well; it holds its epoch and its number in it.
 
 use crate::FORMAT_VERSION;
-use crate::checksum::{block_crc, structure_crc, verify_crc};
+use crate::checksum::{block_crc, put_crc, verify_crc};
 use crate::error::{Place, Result};
 use crate::field::{get, get_u32, get_u128, put, put_u128, verify_zero, verify_zero_bytes};
 
 /// Where the fields of a record's header and of an entry of its list are.
 pub mod layout {
-    use crate::field::{Field, tile};
+    use crate::field::{Field, fields, tile};
 
     /// Of the header; the list follows.
     pub const BYTES: usize = 64;
-    pub(crate) const MAGIC: Field = Field::new("magic", 0, 8);
-    pub(crate) const CRC: Field = Field::new("crc", 8, 4);
-    pub(crate) const FORMAT_VERSION: Field = Field::new("format_version", 12, 4);
-    pub(crate) const ID: Field = Field::new("id", 16, 16);
-    pub(crate) const SEQUENCE: Field = Field::new("sequence", 32, 8);
-    pub(crate) const ADDRESS: Field = Field::new("address", 40, 8);
-    pub(crate) const COUNT: Field = Field::new("count", 48, 4);
-    pub(crate) const DIFFERENCES: Field = Field::new("differences", 52, 4);
-    pub(crate) const EPOCH: Field = Field::new("epoch", 56, 8);
-    /// Of the header, in order.
-    pub const FIELDS: &[Field] =
-        &[MAGIC, CRC, FORMAT_VERSION, ID, SEQUENCE, ADDRESS, COUNT, DIFFERENCES, EPOCH];
-    const _: () = assert!(tile(FIELDS, BYTES));
+    fields! {
+        /// Of the header, in order.
+        FIELDS[BYTES]:
+        MAGIC = "magic", 0, 8;
+        CRC = "crc", 8, 4;
+        FORMAT_VERSION = "format_version", 12, 4;
+        ID = "id", 16, 16;
+        SEQUENCE = "sequence", 32, 8;
+        ADDRESS = "address", 40, 8;
+        COUNT = "count", 48, 4;
+        DIFFERENCES = "differences", 52, 4;
+        EPOCH = "epoch", 56, 8;
+    }
 
     /// Of an entry.
     pub const ENTRY_BYTES: usize = 16;
-    pub(crate) const OFFSET: Field = Field::new("offset", 0, 8);
-    pub(crate) const CELLS_CRC: Field = Field::new("cells_crc", 8, 4);
-    pub(crate) const CELLS: Field = Field::new("cells", 12, 2);
-    pub(crate) const SIDE: Field = Field::new("side", 14, 2);
-    /// Of an entry, in order.
-    pub const ENTRY_FIELDS: &[Field] = &[OFFSET, CELLS_CRC, CELLS, SIDE];
-    const _: () = assert!(tile(ENTRY_FIELDS, ENTRY_BYTES));
+    fields! {
+        /// Of an entry, in order.
+        ENTRY_FIELDS[ENTRY_BYTES]:
+        OFFSET = "offset", 0, 8;
+        CELLS_CRC = "cells_crc", 8, 4;
+        CELLS = "cells", 12, 2;
+        SIDE = "side", 14, 2;
+    }
 
     /// Of a pending entry; its bytes follow.
     pub const PENDING_BYTES: usize = 64;
@@ -147,8 +148,7 @@ impl Record {
             put(bytes, layout::CELLS, u64::from(entry.cells));
             put(bytes, layout::SIDE, u64::from(entry.side));
         }
-        let crc = structure_crc(SALT, &b, layout::CRC);
-        put(&mut b, layout::CRC, u64::from(crc));
+        put_crc(SALT, &mut b, layout::CRC);
         b
     }
 
@@ -250,8 +250,7 @@ impl Pending {
         put(&mut b, layout::LENGTH, self.bytes.len() as u64);
         put(&mut b, layout::BEFORE, u64::from(self.before));
         b[layout::PENDING_BYTES..end].copy_from_slice(&self.bytes);
-        let crc = structure_crc(PENDING_SALT, &b, layout::CRC);
-        put(&mut b, layout::CRC, u64::from(crc));
+        put_crc(PENDING_SALT, &mut b, layout::CRC);
         b
     }
 

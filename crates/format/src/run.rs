@@ -5,7 +5,7 @@
 
 use units::{MapExtent, Seq};
 
-use crate::checksum::{structure_crc, verify_crc};
+use crate::checksum::{put_crc, verify_crc};
 use crate::error::{FormatErrorKind, Place, Result};
 use crate::field::{Field, get, get_u32, put, verify_zero};
 use crate::map::{GROUPED_ENTRIES_MAX, Key, LEAF_ENTRIES_MAX};
@@ -13,61 +13,43 @@ use crate::page::{PAGE_BYTES, PageAddress, PageType, zeroed_page};
 
 /// Where the footer's fields are.
 pub mod layout {
-    use crate::field::{Field, tile};
+    use crate::field::{Field, fields, tile};
 
     /// The footer.
     pub const BYTES: usize = 4096;
-    pub(crate) const MAGIC: Field = Field::new("magic", 0, 4);
-    pub(crate) const CRC: Field = Field::new("crc", 4, 4);
-    pub(crate) const POOL_TAG: Field = Field::new("pool_tag", 8, 8);
-    pub(crate) const RUN: Field = Field::new("run", 16, 8);
-    pub(crate) const PAGE: Field = Field::new("page", 24, 4);
-    pub(crate) const FORMAT_VERSION: Field = Field::new("format_version", 28, 4);
-    pub(crate) const TIMELINE: Field = Field::new("timeline", 32, 8);
-    pub(crate) const LEAF_PAGES: Field = Field::new("leaf_pages", 40, 4);
-    pub(crate) const INDEX_PAGES: Field = Field::new("index_pages", 44, 4);
-    pub(crate) const ENTRIES: Field = Field::new("entries", 48, 8);
-    pub(crate) const KEY_FIRST_LEVEL: Field = Field::new("key_first_level", 56, 1);
-    pub(crate) const KEY_FIRST_INDEX: Field = Field::new("key_first_index", 57, 5);
-    pub(crate) const KEY_LAST_LEVEL: Field = Field::new("key_last_level", 62, 1);
-    pub(crate) const KEY_LAST_INDEX: Field = Field::new("key_last_index", 63, 5);
-    pub(crate) const INDEX_CRC: Field = Field::new("index_crc", 68, 4);
-    pub(crate) const SEQ_FIRST: Field = Field::new("seq_first", 72, 8);
-    pub(crate) const SEQ_LAST: Field = Field::new("seq_last", 80, 8);
-    pub(crate) const EXTENT_BLOCKS: Field = Field::new("extent_blocks", 88, 1);
-    pub(crate) const ZERO: Field = Field::new("zero", 89, 4007);
-    /// In order.
-    pub const FIELDS: &[Field] = &[
-        MAGIC,
-        CRC,
-        POOL_TAG,
-        RUN,
-        PAGE,
-        FORMAT_VERSION,
-        TIMELINE,
-        LEAF_PAGES,
-        INDEX_PAGES,
-        ENTRIES,
-        KEY_FIRST_LEVEL,
-        KEY_FIRST_INDEX,
-        KEY_LAST_LEVEL,
-        KEY_LAST_INDEX,
-        INDEX_CRC,
-        SEQ_FIRST,
-        SEQ_LAST,
-        EXTENT_BLOCKS,
-        ZERO,
-    ];
-    const _: () = assert!(tile(FIELDS, BYTES));
+    fields! {
+        /// In order.
+        FIELDS[BYTES]:
+        MAGIC = "magic", 0, 4;
+        CRC = "crc", 4, 4;
+        POOL_TAG = "pool_tag", 8, 8;
+        RUN = "run", 16, 8;
+        PAGE = "page", 24, 4;
+        FORMAT_VERSION = "format_version", 28, 4;
+        TIMELINE = "timeline", 32, 8;
+        LEAF_PAGES = "leaf_pages", 40, 4;
+        INDEX_PAGES = "index_pages", 44, 4;
+        ENTRIES = "entries", 48, 8;
+        KEY_FIRST_LEVEL = "key_first_level", 56, 1;
+        KEY_FIRST_INDEX = "key_first_index", 57, 5;
+        KEY_LAST_LEVEL = "key_last_level", 62, 1;
+        KEY_LAST_INDEX = "key_last_index", 63, 5;
+        INDEX_CRC = "index_crc", 68, 4;
+        SEQ_FIRST = "seq_first", 72, 8;
+        SEQ_LAST = "seq_last", 80, 8;
+        EXTENT_BLOCKS = "extent_blocks", 88, 1;
+        ZERO = "zero", 89, 4007;
+    }
 
     /// An entry of an index page.
     pub const INDEX_BYTES: usize = 12;
-    pub(crate) const INDEX_LEVEL: Field = Field::new("level", 0, 1);
-    pub(crate) const INDEX_INDEX: Field = Field::new("index", 1, 5);
-    pub(crate) const INDEX_SEQ: Field = Field::new("seq", 6, 6);
-    /// In order.
-    pub const INDEX_FIELDS: &[Field] = &[INDEX_LEVEL, INDEX_INDEX, INDEX_SEQ];
-    const _: () = assert!(tile(INDEX_FIELDS, INDEX_BYTES));
+    fields! {
+        /// In order.
+        INDEX_FIELDS[INDEX_BYTES]:
+        INDEX_LEVEL = "level", 0, 1;
+        INDEX_INDEX = "index", 1, 5;
+        INDEX_SEQ = "seq", 6, 6;
+    }
 }
 
 const MAGIC: u32 = u32::from_le_bytes(*b"HRUN");
@@ -140,8 +122,7 @@ impl RunFooter {
         // Runs of single blocks are as they were before there was anything else.
         let extent_blocks = if self.extent.is_block() { 0 } else { self.extent.blocks() };
         put(b, layout::EXTENT_BLOCKS, extent_blocks as u64);
-        let crc = structure_crc(SALT, b, layout::CRC);
-        put(b, layout::CRC, u64::from(crc));
+        put_crc(SALT, b, layout::CRC);
         page
     }
 

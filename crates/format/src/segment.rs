@@ -7,47 +7,34 @@
 use units::{Seq, WallTime};
 
 use crate::FORMAT_VERSION;
-use crate::checksum::{salted_crc, structure_crc, verify_crc};
+use crate::checksum::{put_crc, salted_crc, verify_crc};
 use crate::error::{Place, Result};
 use crate::field::{get, get_u32, get_u128, put, put_u128, verify_zero};
 use crate::location::SEGMENT_NUMBER_MAX;
 
 /// Where the header's fields are.
 pub mod layout {
-    use crate::field::{Field, tile};
+    use crate::field::{Field, fields, tile};
 
     /// The whole structure.
     pub const BYTES: usize = 512;
-    pub(crate) const MAGIC: Field = Field::new("magic", 0, 8);
-    pub(crate) const CRC: Field = Field::new("crc", 8, 4);
-    pub(crate) const FORMAT_VERSION: Field = Field::new("format_version", 12, 4);
-    pub(crate) const POOL_ID: Field = Field::new("pool_id", 16, 16);
-    pub(crate) const SEGMENT: Field = Field::new("segment", 32, 8);
-    pub(crate) const ZONE: Field = Field::new("zone", 40, 4);
-    pub(crate) const ZERO: Field = Field::new("zero", 44, 4);
-    pub(crate) const LOG: Field = Field::new("log", 48, 8);
-    pub(crate) const NONCE: Field = Field::new("nonce", 56, 8);
-    pub(crate) const CREATED: Field = Field::new("created", 64, 8);
-    pub(crate) const FIRST_SEQ: Field = Field::new("first_seq", 72, 8);
-    pub(crate) const UNUSED: Field = Field::new("unused", 80, 16);
-    pub(crate) const ZERO_TO_END: Field = Field::new("zero", 96, 416);
-    /// In order.
-    pub const FIELDS: &[Field] = &[
-        MAGIC,
-        CRC,
-        FORMAT_VERSION,
-        POOL_ID,
-        SEGMENT,
-        ZONE,
-        ZERO,
-        LOG,
-        NONCE,
-        CREATED,
-        FIRST_SEQ,
-        UNUSED,
-        ZERO_TO_END,
-    ];
-    const _: () = assert!(tile(FIELDS, BYTES));
+    fields! {
+        /// In order.
+        FIELDS[BYTES]:
+        MAGIC = "magic", 0, 8;
+        CRC = "crc", 8, 4;
+        FORMAT_VERSION = "format_version", 12, 4;
+        POOL_ID = "pool_id", 16, 16;
+        SEGMENT = "segment", 32, 8;
+        ZONE = "zone", 40, 4;
+        ZERO = "zero", 44, 4;
+        LOG = "log", 48, 8;
+        NONCE = "nonce", 56, 8;
+        CREATED = "created", 64, 8;
+        FIRST_SEQ = "first_seq", 72, 8;
+        UNUSED = "unused", 80, 16;
+        ZERO_TO_END = "zero", 96, 416;
+    }
 }
 
 /// Bytes of the header; the first batch follows.
@@ -106,8 +93,7 @@ impl SegmentHeader {
         put(&mut b, layout::NONCE, self.nonce);
         put(&mut b, layout::CREATED, self.created.as_nanos());
         put(&mut b, layout::FIRST_SEQ, self.first_seq.0);
-        let crc = structure_crc(SALT, &b, layout::CRC);
-        put(&mut b, layout::CRC, u64::from(crc));
+        put_crc(SALT, &mut b, layout::CRC);
         b
     }
 

@@ -11,54 +11,37 @@ use std::fmt::Write as _;
 use units::WallTime;
 
 use crate::PAGE_BYTES;
-use crate::checksum::{structure_crc, verify_crc};
+use crate::checksum::{put_crc, verify_crc};
 use crate::error::{FormatErrorKind, Place, Result};
 use crate::field::{get, get_u32, get_u128, put, put_u128, verify_zero, verify_zero_bytes};
 
 /// Where the superblock's fields are.
 pub mod layout {
-    use crate::field::{Field, tile};
+    use crate::field::{Field, fields, tile};
 
     /// The whole structure.
     pub const BYTES: usize = 4096;
-    pub(crate) const MAGIC: Field = Field::new("magic", 0, 8);
-    pub(crate) const CRC: Field = Field::new("crc", 8, 4);
-    pub(crate) const FORMAT_VERSION: Field = Field::new("format_version", 12, 4);
-    pub(crate) const FEATURES_COMPATIBLE: Field = Field::new("features_compatible", 16, 8);
-    pub(crate) const FEATURES_READ_ONLY: Field = Field::new("features_read_only", 24, 8);
-    pub(crate) const FEATURES_INCOMPATIBLE: Field = Field::new("features_incompatible", 32, 8);
-    pub(crate) const POOL_ID: Field = Field::new("pool_id", 40, 16);
-    pub(crate) const GENERATION: Field = Field::new("generation", 56, 8);
-    pub(crate) const ZONE_BYTES: Field = Field::new("zone_bytes", 64, 8);
-    pub(crate) const DEVICE_BYTES: Field = Field::new("device_bytes", 72, 8);
-    pub(crate) const CREATED: Field = Field::new("created", 80, 8);
-    pub(crate) const SECRET: Field = Field::new("secret", 88, 8);
-    pub(crate) const CATALOGUE_BYTES: Field = Field::new("catalogue_bytes", 96, 8);
-    pub(crate) const ADDRESS: Field = Field::new("address", 104, 8);
-    pub(crate) const CATALOGUE_ZONE_COUNT: Field = Field::new("catalogue_zone_count", 112, 4);
-    pub(crate) const ZERO: Field = Field::new("zero", 116, 12);
-    pub(crate) const CATALOGUE_ZONES: Field = Field::new("catalogue_zones", 128, 3968);
-    /// In order.
-    pub const FIELDS: &[Field] = &[
-        MAGIC,
-        CRC,
-        FORMAT_VERSION,
-        FEATURES_COMPATIBLE,
-        FEATURES_READ_ONLY,
-        FEATURES_INCOMPATIBLE,
-        POOL_ID,
-        GENERATION,
-        ZONE_BYTES,
-        DEVICE_BYTES,
-        CREATED,
-        SECRET,
-        CATALOGUE_BYTES,
-        ADDRESS,
-        CATALOGUE_ZONE_COUNT,
-        ZERO,
-        CATALOGUE_ZONES,
-    ];
-    const _: () = assert!(tile(FIELDS, BYTES));
+    fields! {
+        /// In order.
+        FIELDS[BYTES]:
+        MAGIC = "magic", 0, 8;
+        CRC = "crc", 8, 4;
+        FORMAT_VERSION = "format_version", 12, 4;
+        FEATURES_COMPATIBLE = "features_compatible", 16, 8;
+        FEATURES_READ_ONLY = "features_read_only", 24, 8;
+        FEATURES_INCOMPATIBLE = "features_incompatible", 32, 8;
+        POOL_ID = "pool_id", 40, 16;
+        GENERATION = "generation", 56, 8;
+        ZONE_BYTES = "zone_bytes", 64, 8;
+        DEVICE_BYTES = "device_bytes", 72, 8;
+        CREATED = "created", 80, 8;
+        SECRET = "secret", 88, 8;
+        CATALOGUE_BYTES = "catalogue_bytes", 96, 8;
+        ADDRESS = "address", 104, 8;
+        CATALOGUE_ZONE_COUNT = "catalogue_zone_count", 112, 4;
+        ZERO = "zero", 116, 12;
+        CATALOGUE_ZONES = "catalogue_zones", 128, 3968;
+    }
 }
 
 /// The magic: `HINDSITE`, as bytes.
@@ -146,8 +129,7 @@ impl Superblock {
         for (bytes, zone) in zones.zip(&self.catalogue_zones) {
             bytes.copy_from_slice(&zone.to_le_bytes());
         }
-        let crc = structure_crc(SALT, b, layout::CRC);
-        put(b, layout::CRC, u64::from(crc));
+        put_crc(SALT, b, layout::CRC);
         bytes
     }
 

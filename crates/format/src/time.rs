@@ -11,17 +11,18 @@ use crate::page::{PAGE_BYTES, PageAddress, PageType, zeroed_page};
 
 /// Where an entry's fields are.
 pub mod layout {
-    use crate::field::{Field, tile};
+    use crate::field::{Field, fields, tile};
 
     /// An entry.
     pub const BYTES: usize = 32;
-    pub(crate) const TIME: Field = Field::new("time", 0, 8);
-    pub(crate) const SEQ: Field = Field::new("seq", 8, 8);
-    pub(crate) const BYTES_TOTAL: Field = Field::new("bytes_total", 16, 8);
-    pub(crate) const FLUSHES_TOTAL: Field = Field::new("flushes_total", 24, 8);
-    /// In order.
-    pub const FIELDS: &[Field] = &[TIME, SEQ, BYTES_TOTAL, FLUSHES_TOTAL];
-    const _: () = assert!(tile(FIELDS, BYTES));
+    fields! {
+        /// In order.
+        FIELDS[BYTES]:
+        TIME = "time", 0, 8;
+        SEQ = "seq", 8, 8;
+        BYTES_TOTAL = "bytes_total", 16, 8;
+        FLUSHES_TOTAL = "flushes_total", 24, 8;
+    }
 }
 
 const TIME: PageType = PageType {

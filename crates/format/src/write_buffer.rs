@@ -2,26 +2,27 @@
 //! so. `docs/format/write-buffer.md`.
 
 use crate::FORMAT_VERSION;
-use crate::checksum::{structure_crc, verify_crc};
+use crate::checksum::{put_crc, verify_crc};
 use crate::error::{Place, Result};
 use crate::field::{get, get_u32, get_u128, put, put_u128, verify_zero};
 
 /// Where the fields are.
 pub mod layout {
-    use crate::field::{Field, tile};
+    use crate::field::{Field, fields, tile};
 
     /// The whole structure.
     pub const BYTES: usize = 512;
-    pub(crate) const MAGIC: Field = Field::new("magic", 0, 8);
-    pub(crate) const CRC: Field = Field::new("crc", 8, 4);
-    pub(crate) const FORMAT_VERSION: Field = Field::new("format_version", 12, 4);
-    pub(crate) const TAG: Field = Field::new("tag", 16, 16);
-    pub(crate) const BOOT: Field = Field::new("boot", 32, 16);
-    pub(crate) const ADDRESS: Field = Field::new("address", 48, 8);
-    pub(crate) const ZERO: Field = Field::new("zero", 56, 456);
-    /// In order.
-    pub const FIELDS: &[Field] = &[MAGIC, CRC, FORMAT_VERSION, TAG, BOOT, ADDRESS, ZERO];
-    const _: () = assert!(tile(FIELDS, BYTES));
+    fields! {
+        /// In order.
+        FIELDS[BYTES]:
+        MAGIC = "magic", 0, 8;
+        CRC = "crc", 8, 4;
+        FORMAT_VERSION = "format_version", 12, 4;
+        TAG = "tag", 16, 16;
+        BOOT = "boot", 32, 16;
+        ADDRESS = "address", 48, 8;
+        ZERO = "zero", 56, 456;
+    }
 }
 
 /// The magic: `HINDWBUF`, as bytes.
@@ -49,8 +50,7 @@ impl Mark {
         put_u128(&mut b, layout::TAG, self.tag);
         put_u128(&mut b, layout::BOOT, self.boot);
         put(&mut b, layout::ADDRESS, OFFSET);
-        let crc = structure_crc(SALT, &b, layout::CRC);
-        put(&mut b, layout::CRC, u64::from(crc));
+        put_crc(SALT, &mut b, layout::CRC);
         b
     }
 

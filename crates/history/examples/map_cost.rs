@@ -11,9 +11,7 @@ use std::time::Instant;
 use format::PAGE_BYTES;
 use format::location::Location;
 use format::map::Entry;
-use hindsight_history::run::{
-    EntrySource, LeafCache, PageSink, PageStore, Run, RunSource, RunWriter,
-};
+use hindsight_history::run::{LeafCache, PageSink, PageStore, Run, RunSource, RunWriter};
 use hindsight_history::{BLOCKS_PER_PAGE, LoadedPage, PageBudget, PageTable, Result, Slot};
 use units::{Lba, MapExtent, Seq};
 
@@ -117,9 +115,9 @@ fn run(entries: &[Entry], extent: MapExtent) -> (u64, f64, f64) {
     let start = Instant::now();
     let mut writer = RunWriter::new(Pages::default(), 1, 1, 1, extent);
     entries.iter().for_each(|entry| writer.push(*entry).expect("memory takes all"));
-    let (pages, summary) = writer.finish().expect("memory takes all");
+    let (pages, footer) = writer.finish().expect("memory takes all");
     let write_ns = start.elapsed().as_nanos() as f64;
-    let count = summary.expect("there are entries").pages;
+    let count = footer.expect("there are entries").pages();
     let (open, cache) = (Run::open(&pages, 1, 1, count).expect("sound"), LeafCache::new(0));
     let start = Instant::now();
     let source = RunSource { pages: &pages, cache: &cache };

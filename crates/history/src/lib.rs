@@ -7,7 +7,6 @@
 
 mod error;
 mod hash;
-mod healed;
 mod healing;
 mod io_tally;
 mod log;
@@ -37,7 +36,6 @@ mod timeline;
 
 pub use error::{Error, ErrorKind, Result};
 pub use hash::{FastMap, FastSet};
-pub use healed::Healed;
 pub use io_tally::{IoCount, IoKind, IoTally};
 pub use log::{
     Appended, AppendedRun, BatchPlace, BlockOp, Gate, LockedBlocks, Log, LogStart, SegmentSource,
@@ -48,6 +46,7 @@ pub use openable::Openable;
 pub use outside::{OUTSIDE_SEQ, Outside};
 pub use page_table::{LoadedPage, PageBudget, PageTable};
 pub use pending::{Pending, node_covers};
+pub use pool_device::Healed;
 pub use recover::{KnownLog, RecoveredLog, RecoveredSegment, recover_log};
 pub use run_builder::{RunBuilder, write_time_run};
 pub use scan::{ScanEnd, header_from_batch, read_header, scan_segment};

@@ -301,14 +301,7 @@ impl Log {
         };
         let ops = &ops[..reservation.ops];
         scratch.clear();
-        let mut encoder = BatchEncoder::new(scratch);
-        for op in ops {
-            match *op {
-                BlockOp::Data { block, crcs, .. } => encoder.push_data(block, crcs),
-                BlockOp::Zero { block, blocks } => encoder.push_zero(block, blocks),
-            }
-        }
-        encoder.finish(&reservation.header);
+        encode(ops, &reservation.header, scratch);
         assert_eq!(scratch.len(), reservation.header_bytes as usize, "header size was foreseen");
         let mut slices = emptied(SLICES.take());
         slices.push(IoSlice::new(scratch));
@@ -339,7 +332,6 @@ impl Log {
         let (count, header_bytes, payload_bytes) =
             state.fitting(ops, zone_bytes).expect("an op fits an empty segment");
         assert!(count >= least, "a whole batch fits an empty segment");
-        let base_seq = Seq(state.last_seq + 1);
         let last_seq = state.last_seq + count as u64;
         if last_seq > Seq::MAX.0 {
             return Err(Error::new(ErrorKind::Full, "the volume has used up all seqs"));
@@ -351,18 +343,7 @@ impl Log {
             false => self.store.time_after(last, &mut state.behind),
         };
         let segment = Arc::clone(state.open.as_ref().expect("rolled to an open segment"));
-        let header = BatchHeader {
-            segment: segment.number,
-            offset: state.tail,
-            kind: BatchKind::Writes,
-            nonce: segment.nonce,
-            timeline,
-            time: state.last_time,
-            base_seq,
-            stable_seq: Seq(state.stable),
-            durable_seq: Seq(state.durable),
-            flush_count: state.flushes_total,
-        };
+        let header = state.next_header(&segment, timeline);
         state.tail += header_bytes + payload_bytes;
         assert!(u64::from(state.tail) <= zone_bytes, "a batch stays within its segment");
         assert!(!state.gate_closed && state.last_time > last, "a write after all before it");
@@ -656,6 +637,22 @@ impl LogState {
         best
     }
 
+    /// The header of a batch that comes next.
+    fn next_header(&self, segment: &Segment, timeline: u64) -> BatchHeader {
+        BatchHeader {
+            segment: segment.number,
+            offset: self.tail,
+            kind: BatchKind::Writes,
+            nonce: segment.nonce,
+            timeline,
+            time: self.last_time,
+            base_seq: Seq(self.last_seq + 1),
+            stable_seq: Seq(self.stable),
+            durable_seq: Seq(self.durable),
+            flush_count: self.flushes_total,
+        }
+    }
+
     fn seal(&mut self) {
         if let Some(segment) = self.open.take() {
             segment.sealed.store(true, Ordering::Release);
@@ -673,6 +670,18 @@ impl LogState {
             flushes_total: self.flushes_total,
         });
     }
+}
+
+/// Appends the header of a batch with its descriptors.
+fn encode(ops: &[BlockOp<'_>], header: &BatchHeader, scratch: &mut Vec<u8>) {
+    let mut encoder = BatchEncoder::new(scratch);
+    for op in ops {
+        match *op {
+            BlockOp::Data { block, crcs, .. } => encoder.push_data(block, crcs),
+            BlockOp::Zero { block, blocks } => encoder.push_zero(block, blocks),
+        }
+    }
+    encoder.finish(header);
 }
 
 fn op_bytes(op: &BlockOp<'_>) -> u64 {

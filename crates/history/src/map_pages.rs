@@ -94,24 +94,6 @@ impl ExtentWriter {
         }
     }
 
-    /// Appends a page.
-    ///
-    /// # Errors
-    /// `Full`, `Refused`, or the device's.
-    pub fn append(&mut self, bytes: &[u8; PAGE_BYTES]) -> Result<()> {
-        let (zone, page) = self.store.take_map_page(self.of)?;
-        self.extents.push(zone, page);
-        let gathered_pages = (self.gathered.len() / PAGE_BYTES) as u32;
-        let follows =
-            self.gathered_at.is_some_and(|(z, p)| z == zone && p + gathered_pages == page);
-        if !follows || self.gathered.len() >= GATHERED_BYTES {
-            self.write_out()?;
-            self.gathered_at = Some((zone, page));
-        }
-        self.gathered.extend_from_slice(bytes);
-        Ok(())
-    }
-
     fn write_out(&mut self) -> Result<()> {
         if let Some((zone, page)) = self.gathered_at.take() {
             let within = u64::from(page) * PAGE_BYTES as u64;
@@ -146,7 +128,17 @@ impl Drop for ExtentWriter {
 
 impl PageSink for ExtentWriter {
     fn append_page(&mut self, bytes: &[u8; PAGE_BYTES]) -> Result<()> {
-        self.append(bytes)
+        let (zone, page) = self.store.take_map_page(self.of)?;
+        self.extents.push(zone, page);
+        let gathered_pages = (self.gathered.len() / PAGE_BYTES) as u32;
+        let follows =
+            self.gathered_at.is_some_and(|(z, p)| z == zone && p + gathered_pages == page);
+        if !follows || self.gathered.len() >= GATHERED_BYTES {
+            self.write_out()?;
+            self.gathered_at = Some((zone, page));
+        }
+        self.gathered.extend_from_slice(bytes);
+        Ok(())
     }
 }
 

@@ -19,18 +19,21 @@ use crate::{Error, ErrorKind, Result};
 /// Bytes read before the length of a pack is known; most have fewer.
 const FIRST_READ_BYTES: u64 = 8 << 10;
 
+/// A place in a segment: its number, an offset, and its nonce.
+type InSegment = (u64, u32, u64);
+
+/// Whether a pack says that it is of a place.
+pub(crate) fn is_at(place: &PackPlace, there: InSegment) -> bool {
+    (place.segment, place.offset, place.nonce) == there
+}
+
 impl Store {
-    /// The pack at a location of a segment of packs. Its reads are counted as `kind`.
+    /// The pack at a location of a segment of packs; `None` if that would have to wait and may not.
+    /// Its reads are counted as `kind`.
     ///
     /// # Errors
     /// `Corrupt` if there is no sound pack; the device's.
-    fn pack(&self, location: Location, io: &IoTally, kind: IoKind) -> Result<Arc<Pack>> {
-        let pack = self.pack_with(location, true, (io, kind))?;
-        Ok(pack.expect("a read that waits gives what it read"))
-    }
-
-    /// The same; `None` if that would have to wait and may not.
-    fn pack_with(
+    fn pack(
         &self,
         location: Location,
         waits: bool,
@@ -39,19 +42,19 @@ impl Store {
         if let Some(pack) = self.pack_cache.get(location) {
             return Ok(Some(pack));
         }
-        let number = location.segment();
-        let segment = self.segment(number).ok_or_else(|| Error::no_segment(number))?;
-        let offset = location.offset_bytes();
-        let place = |found: &PackPlace| {
-            (found.segment, found.offset, found.nonce) == (number, offset, segment.nonce)
-        };
-        let at = self.zone_offset(segment.zone) + u64::from(offset);
-        let room = self.zone_bytes - u64::from(offset);
-        let Some((pack, bytes)) = self.read_pack(at, room, waits, place)? else { return Ok(None) };
+        let Some((pack, bytes)) = self.read_pack_at(location, waits)? else { return Ok(None) };
         io.count(kind, bytes);
         let pack = Arc::new(pack);
         self.pack_cache.keep(location, &pack);
         Ok(Some(pack))
+    }
+
+    /// Reads and decodes the pack at a location, as [`Store::read_pack`].
+    fn read_pack_at(&self, location: Location, waits: bool) -> Result<Option<(Pack, u64)>> {
+        let (number, offset) = (location.segment(), location.offset_bytes());
+        let segment = self.segment(number).ok_or_else(|| Error::no_segment(number))?;
+        let there = (number, offset, segment.nonce);
+        self.read_pack(self.zone_offset(segment.zone) + u64::from(offset), there, waits)
     }
 
     /// Copies out the bytes of one version in the pack at a location, not yet verified by the map.
@@ -65,7 +68,8 @@ impl Store {
         out: &mut [u8],
         (io, kind): (&IoTally, IoKind),
     ) -> Result<()> {
-        let pack = self.pack(location, io, kind)?;
+        let pack = self.pack(location, true, (io, kind))?;
+        let pack = pack.expect("a read that waits gives what it read");
         copy_version(&pack, location, (block, seq), out)
     }
 
@@ -80,19 +84,14 @@ impl Store {
         out: &mut [u8],
         (io, kind): (&IoTally, IoKind),
     ) -> Result<bool> {
-        let Some(pack) = self.pack_with(location, false, (io, kind))? else { return Ok(false) };
+        let Some(pack) = self.pack(location, false, (io, kind))? else { return Ok(false) };
         copy_version(&pack, location, (block, seq), out).map(|()| true)
     }
 
-    /// Reads and decodes the pack at a place on the device, at most `room` bytes long, and says how
-    /// many bytes were read; `None` if that would have to wait and may not.
-    fn read_pack(
-        &self,
-        at: u64,
-        room: u64,
-        waits: bool,
-        is_there: impl Fn(&PackPlace) -> bool,
-    ) -> Result<Option<(Pack, u64)>> {
+    /// Reads and decodes the pack at a place on the device, which is this one of its segment, and
+    /// says how many bytes were read; `None` if that would have to wait and may not.
+    fn read_pack(&self, at: u64, there: InSegment, waits: bool) -> Result<Option<(Pack, u64)>> {
+        let room = self.zone_bytes - u64::from(there.1);
         let read = |at: u64, bytes: &mut [u8]| match waits {
             true => self.device.read_at(at, bytes).map(|()| true),
             false => self.device.try_read_at(at, bytes),
@@ -104,7 +103,7 @@ impl Store {
         // A sound one that belongs elsewhere was written here by mistake, on this copy.
         let header_of = |bytes: &[u8]| -> Result<PackHeader> {
             let header = PackHeader::decode(bytes)?;
-            if is_there(&header.place) && header.total_bytes() as u64 <= room {
+            if is_at(&header.place, there) && header.total_bytes() as u64 <= room {
                 return Ok(header);
             }
             let text = format!("the pack at {at} of the device is another: {:?}", header.place);
@@ -155,13 +154,7 @@ impl Store {
 
     /// Whether the version that the map names in a pack is there, on the device.
     pub fn has_packed(&self, location: Location, version: (u64, Seq), crc: u32) -> bool {
-        let Some(segment) = self.segment(location.segment()) else { return false };
-        let offset = location.offset_bytes();
-        let place = |found: &PackPlace| {
-            (found.segment, found.offset, found.nonce) == (segment.number, offset, segment.nonce)
-        };
-        let at = self.zone_offset(segment.zone) + u64::from(offset);
-        let pack = self.read_pack(at, self.zone_bytes - u64::from(offset), true, place);
+        let pack = self.read_pack_at(location, true);
         let found = |pack: &Pack| pack.find(version.0, version.1).map(block_crc);
         pack.is_ok_and(|read| read.is_some_and(|(pack, _)| found(&pack) == Some(crc)))
     }
@@ -181,21 +174,19 @@ impl Store {
         while offset + (PACK_HEADER_BYTES as u64) <= self.zone_bytes {
             let at = self.zone_offset(zone) + offset;
             let mut bytes = [0; PACK_HEADER_BYTES];
-            let belongs = |place: &PackPlace| {
-                (place.segment, u64::from(place.offset), place.nonce) == (number, offset, nonce)
-            };
+            let there = (number, u32::try_from(offset).expect("zones are at most 32 MiB"), nonce);
             let is_header =
-                |bytes: &[u8]| PackHeader::decode(bytes).is_ok_and(|h| belongs(&h.place));
+                |bytes: &[u8]| PackHeader::decode(bytes).is_ok_and(|h| is_at(&h.place, there));
             let is_read = self.device.read_at(at, &mut bytes).is_ok() && is_header(&bytes);
             // Behind the last pack another copy may know of one.
             let is_read =
                 is_read || (offset == end && self.heal_if_known(at, &mut bytes, &is_header));
             let header = is_read.then(|| PackHeader::decode(&bytes)).and_then(|h| h.ok());
-            let Some(header) = header.filter(|header| belongs(&header.place)) else {
+            let Some(header) = header.filter(|header| is_at(&header.place, there)) else {
                 offset += u64::from(format::pack::PACK_ALIGNMENT);
                 continue;
             };
-            match self.read_pack(at, self.zone_bytes - offset, true, belongs) {
+            match self.read_pack(at, there, true) {
                 Ok(None) => {}
                 Ok(Some((pack, _))) => {
                     visit(&header.place, &pack)?;

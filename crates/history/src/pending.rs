@@ -77,14 +77,14 @@ impl Pending {
         for entry in &self.nodes {
             if entry.seq <= at && node_covers(entry.key, page) {
                 for slot in slots.iter_mut() {
-                    raise(slot, entry);
+                    slot.raise(entry);
                 }
             }
         }
         let last = self.last_of_page.get(&page).copied().unwrap_or_default();
         for entry in self.chain(last) {
             if entry.seq <= at {
-                raise(&mut slots[(entry.key.index % BLOCKS_PER_PAGE as u64) as usize], entry);
+                slots[(entry.key.index % BLOCKS_PER_PAGE as u64) as usize].raise(entry);
             }
         }
     }
@@ -121,10 +121,4 @@ impl Pending {
 /// Whether a node of level 1 or more covers a page.
 pub fn node_covers(node: Key, page: u64) -> bool {
     page >> (9 * u32::from(node.level - 1)) == node.index
-}
-
-fn raise(slot: &mut Slot, entry: &Entry) {
-    if entry.seq > slot.seq {
-        *slot = Slot { seq: entry.seq, location: entry.location, crc: entry.crc, known: true };
-    }
 }

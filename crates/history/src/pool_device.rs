@@ -13,8 +13,29 @@ use block::heal::is_right_somehow;
 use block::{BlockDevice, Outcome, Right};
 use parking_lot::{Condvar, Mutex};
 
-use crate::healed::Healed;
 use crate::{Error, Result};
+
+/// The faults found since somebody last asked, for the audit log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Healed {
+    /// Ranges of which another copy was right; it was written over the wrong one.
+    pub recovered: u64,
+    /// Ranges that were right when they were read once more.
+    pub transient: u64,
+    /// Ranges of which no copy was right.
+    pub unrecoverable: u64,
+    /// Those of the first whose bytes were those of another version.
+    pub elsewhere: u64,
+    /// Where on the stack the first of them was, in bytes.
+    pub first_at: u64,
+}
+
+impl Healed {
+    /// How many ranges were found wrong.
+    pub fn total(&self) -> u64 {
+        self.recovered + self.transient + self.unrecoverable
+    }
+}
 
 /// Group commit of device flushes.
 #[derive(Debug, Default)]
@@ -123,20 +144,23 @@ impl PoolDevice {
     pub fn heal(&self, at: u64, buffer: &mut [u8], right: &Right<'_>) -> bool {
         self.checksum_errors.fetch_add(1, Ordering::Relaxed);
         let outcome = self.device.heal(at, buffer, right);
-        let mut counts = self.healed.lock();
-        for counts in counts.iter_mut() {
+        self.count(at, |counts| match outcome {
+            Ok(Outcome::Recovered) => &mut counts.recovered,
+            Ok(Outcome::Transient) => &mut counts.transient,
+            // The map's checksum came with the pointer: copies that agree against it are wrong.
+            Ok(Outcome::Agreed | Outcome::Unrecoverable) | Err(_) => &mut counts.unrecoverable,
+        });
+        matches!(outcome, Ok(Outcome::Recovered | Outcome::Transient))
+    }
+
+    /// Counts a range that was found wrong.
+    fn count(&self, at: u64, which: impl Fn(&mut Healed) -> &mut u64) {
+        for counts in self.healed.lock().iter_mut() {
             if counts.total() == 0 {
                 counts.first_at = at;
             }
-            match outcome {
-                Ok(Outcome::Recovered) => counts.recovered += 1,
-                Ok(Outcome::Transient) => counts.transient += 1,
-                // The map's checksum came with the pointer: copies that agree against it are
-                // wrong.
-                Ok(Outcome::Agreed | Outcome::Unrecoverable) | Err(_) => counts.unrecoverable += 1,
-            }
+            *which(counts) += 1;
         }
-        matches!(outcome, Ok(Outcome::Recovered | Outcome::Transient))
     }
 
     /// The same for what may never have been written: nothing is wrong unless some copy is right.
@@ -153,10 +177,7 @@ impl PoolDevice {
     pub fn write_known(&self, at: u64, bytes: &[u8]) -> Result<()> {
         self.checksum_errors.fetch_add(1, Ordering::Relaxed);
         self.write(at, &[IoSlice::new(bytes)])?;
-        for counts in self.healed.lock().iter_mut() {
-            counts.first_at = if counts.total() == 0 { at } else { counts.first_at };
-            counts.recovered += 1;
-        }
+        self.count(at, |counts| &mut counts.recovered);
         Ok(())
     }
 

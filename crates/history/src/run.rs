@@ -11,7 +11,7 @@
 //! - Reading: `Run::open(pages, pool_id, run, page_count)`; then, with a
 //!   `RunSource { pages, cache }`, `run.fill_page(..)` for look-ups, `run.cursor(..)` and
 //!   `run.scan(..)` to walk it.
-//! - Merging: `MergeIter::new(sources)` over cursors of runs and `SliceCursor`s.
+//! - Merging: `MergeIter::new(cursors)`.
 
 mod cursor;
 mod fill;
@@ -23,16 +23,14 @@ mod reader;
 mod tests;
 mod writer;
 
-pub use cursor::{EntrySource, RunCursor, SliceCursor};
+pub use cursor::RunCursor;
 pub use leaf_cache::LeafCache;
 pub use merge::MergeIter;
 pub use reader::Run;
+pub(crate) use reader::read_sound;
 pub use writer::RunWriter;
 
 use format::PAGE_BYTES;
-use format::map::Key;
-use format::run::RunFooter;
-use units::Seq;
 
 use crate::Result;
 
@@ -63,12 +61,6 @@ pub trait PageSink {
     fn append_page(&mut self, page: &[u8; PAGE_BYTES]) -> Result<()>;
 }
 
-impl<T: PageSink + ?Sized> PageSink for &mut T {
-    fn append_page(&mut self, page: &[u8; PAGE_BYTES]) -> Result<()> {
-        (**self).append_page(page)
-    }
-}
-
 /// The needs of reading a run: its pages, and the cache of leaves that all runs share.
 #[derive(Clone, Copy)]
 pub struct RunSource<'a> {
@@ -76,43 +68,4 @@ pub struct RunSource<'a> {
     pub pages: &'a dyn PageStore,
     /// Verified leaves.
     pub cache: &'a LeafCache,
-}
-
-/// The content of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunSummary {
-    /// The run's number.
-    pub run: u64,
-    /// The timeline whose writes it tells of.
-    pub timeline: u64,
-    /// All its pages.
-    pub pages: u32,
-    /// Its leaves.
-    pub leaf_pages: u32,
-    /// Entries in its leaves, at least 1.
-    pub entries: u64,
-    /// The first entry's key.
-    pub key_first: Key,
-    /// The last entry's key.
-    pub key_last: Key,
-    /// The smallest seq.
-    pub seq_first: Seq,
-    /// The largest seq.
-    pub seq_last: Seq,
-}
-
-impl RunSummary {
-    fn of(run: u64, footer: &RunFooter) -> RunSummary {
-        RunSummary {
-            run,
-            timeline: footer.timeline,
-            pages: footer.pages(),
-            leaf_pages: footer.leaf_pages,
-            entries: footer.entries,
-            key_first: footer.key_first,
-            key_last: footer.key_last,
-            seq_first: footer.seq_first,
-            seq_last: footer.seq_last,
-        }
-    }
 }

@@ -8,7 +8,7 @@ use format::time::{TIME_ENTRIES_MAX, TimeEntry, TimePage};
 
 use crate::map_pages::ExtentWriter;
 use crate::map_zones::PageOf;
-use crate::run::RunWriter;
+use crate::run::{PageSink, RunWriter};
 use crate::store::Store;
 use crate::stored_run::StoredRun;
 use crate::time_index::TimeRun;
@@ -46,9 +46,9 @@ impl RunBuilder {
     /// # Errors
     /// `Full`, `Refused`, or the device's.
     pub fn finish(self, store: &Arc<Store>) -> Result<Option<StoredRun>> {
-        let (sink, summary) = self.writer.finish()?;
+        let (sink, footer) = self.writer.finish()?;
         let extents = sink.finish()?;
-        if summary.is_none() {
+        if footer.is_none() {
             return Ok(None);
         }
         let owner = (self.timeline, self.log);
@@ -76,7 +76,7 @@ pub fn write_time_run(
     let mut writer = ExtentWriter::new(Arc::clone(store), log, of);
     for (page, part) in entries.chunks(TIME_ENTRIES_MAX).enumerate() {
         let page = u32::try_from(page).expect("a part is small");
-        writer.append(&TimePage::encode(PageAddress::new(store.pool_id, id, page), part))?;
+        writer.append_page(&TimePage::encode(PageAddress::new(store.pool_id, id, page), part))?;
     }
     let pages = writer.finish()?;
     let (entries, io) = (entries.len() as u64, store.io(log));

@@ -29,6 +29,7 @@ use format::time::TimePage;
 use format::{PAGE_BYTES, PageAddress};
 use units::{BLOCK_BYTES, Lba, Seq};
 
+use crate::packs::is_at;
 use crate::scan::belongs;
 use crate::{Content, PageExtents, Segment, Store, block_location, read_header};
 
@@ -402,9 +403,7 @@ impl<'s> Scrub<'s> {
         (0..self.windows.copies()).find_map(|copy| {
             let bytes = self.windows.get(copy, at, PACK_HEADER_BYTES);
             let header = PackHeader::decode(bytes).ok()?;
-            let place = header.place;
-            let belongs = (place.segment, place.offset, place.nonce)
-                == (walk.header.segment, offset, walk.header.nonce);
+            let belongs = is_at(&header.place, (walk.header.segment, offset, walk.header.nonce));
             (belongs && header.total_bytes() as u64 <= room).then_some(header)
         })
     }

@@ -1,6 +1,7 @@
 //! Where one block is, as found in the map.
 
 use format::location::Location;
+use format::map::Entry;
 use units::Seq;
 
 /// Blocks covered by one map page (2 MiB of a volume).
@@ -29,6 +30,14 @@ impl Slot {
     /// Whether the block reads as zeros without being stored.
     pub fn is_hole(&self) -> bool {
         self.location.is_hole()
+    }
+
+    /// Becomes what an entry says, if that is newer.
+    pub(crate) fn raise(&mut self, entry: &Entry) {
+        if entry.seq > self.seq {
+            let &Entry { seq, location, crc, .. } = entry;
+            *self = Slot { seq, location, crc, known: true };
+        }
     }
 }
 

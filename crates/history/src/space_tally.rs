@@ -55,20 +55,28 @@ impl SpaceCount {
             dead_bytes,
         ]
     }
+
+    fn of(parts: [u64; 8]) -> SpaceCount {
+        SpaceCount {
+            live_bytes: parts[0],
+            entries: parts[1],
+            packed_bytes: parts[2],
+            packed_entries: parts[3],
+            shadow_bytes: parts[4],
+            shared_bytes: parts[5],
+            shared_entries: parts[6],
+            dead_bytes: parts[7],
+        }
+    }
 }
 
 impl Sum for SpaceCount {
     fn sum<I: Iterator<Item = SpaceCount>>(counts: I) -> SpaceCount {
-        counts.fold(SpaceCount::default(), |all, one| SpaceCount {
-            live_bytes: all.live_bytes + one.live_bytes,
-            entries: all.entries + one.entries,
-            packed_bytes: all.packed_bytes + one.packed_bytes,
-            packed_entries: all.packed_entries + one.packed_entries,
-            shadow_bytes: all.shadow_bytes + one.shadow_bytes,
-            shared_bytes: all.shared_bytes + one.shared_bytes,
-            shared_entries: all.shared_entries + one.shared_entries,
-            dead_bytes: all.dead_bytes + one.dead_bytes,
-        })
+        let mut all = [0; 8];
+        for count in counts {
+            all.iter_mut().zip(count.parts()).for_each(|(all, part)| *all += part);
+        }
+        SpaceCount::of(all)
     }
 }
 
@@ -82,17 +90,8 @@ impl SpaceTally {
     /// The sum as it stands.
     pub fn count(&self) -> SpaceCount {
         // Between two changes one part may be ahead of another, and below nothing.
-        let part = |part: usize| self.parts[part].load(Ordering::Acquire).max(0).unsigned_abs();
-        SpaceCount {
-            live_bytes: part(0),
-            entries: part(1),
-            packed_bytes: part(2),
-            packed_entries: part(3),
-            shadow_bytes: part(4),
-            shared_bytes: part(5),
-            shared_entries: part(6),
-            dead_bytes: part(7),
-        }
+        let part = |part: &AtomicI64| part.load(Ordering::Acquire).max(0).unsigned_abs();
+        SpaceCount::of(self.parts.each_ref().map(part))
     }
 
     fn change(&self, before: SpaceCount, after: SpaceCount) {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use format::map::{Entry, Key};
 use format::page::PAGE_BYTES;
+use format::run::RunFooter;
 use units::Seq;
 
 use crate::io_tally::IoTally;
 use crate::map_zones::PageExtents;
-use crate::run::{EntrySource, PageStore, Run, RunSource, RunSummary};
+use crate::run::{PageStore, Run, RunSource};
 use crate::slot::{BLOCKS_PER_PAGE, Slot};
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
@@ -20,6 +21,12 @@ pub struct Pages<'a> {
     store: &'a Store,
     io: &'a IoTally,
     extents: &'a PageExtents,
+}
+
+impl<'a> Pages<'a> {
+    pub(crate) fn new(store: &'a Store, io: &'a IoTally, extents: &'a PageExtents) -> Pages<'a> {
+        Pages { store, io, extents }
+    }
 }
 
 impl PageStore for Pages<'_> {
@@ -45,8 +52,6 @@ pub struct StoredRun {
     pub order: u64,
     /// Where it is.
     pub extents: PageExtents,
-    /// The summary of its content.
-    pub summary: RunSummary,
     /// Its reader.
     pub run: Run,
     io: Arc<IoTally>,
@@ -67,17 +72,22 @@ impl StoredRun {
         let io = store.io(log);
         let pages = Pages { store, io: &io, extents: &extents };
         let run = Run::open(&pages, store.pool_id, id, extents.count)?;
-        let summary = run.summary();
-        if summary.timeline != timeline {
-            let text = format!("run {id} is of timeline {}, not {timeline}", summary.timeline);
+        let found = run.footer().timeline;
+        if found != timeline {
+            let text = format!("run {id} is of timeline {found}, not {timeline}");
             return Err(Error::new(ErrorKind::Corrupt, text));
         }
-        Ok(StoredRun { id, order, extents, summary, run, io })
+        Ok(StoredRun { id, order, extents, run, io })
+    }
+
+    /// Its footer: what it holds.
+    pub fn footer(&self) -> &RunFooter {
+        self.run.footer()
     }
 
     /// Its pages, for a reader that keeps them for a while.
     pub fn pages<'a>(&'a self, store: &'a Store) -> Pages<'a> {
-        Pages { store, io: &self.io, extents: &self.extents }
+        Pages::new(store, &self.io, &self.extents)
     }
 
     /// Calls `f` with what reading the run needs.

@@ -17,7 +17,9 @@ use units::{Seq, WallTime};
 use crate::Result;
 use crate::io_tally::IoTally;
 use crate::map_zones::PageExtents;
+use crate::run::read_sound;
 use crate::store::Store;
+use crate::stored_run::Pages;
 
 /// A stored part of a time index.
 #[derive(Debug)]
@@ -144,17 +146,7 @@ impl TimeIndex {
         if !run.is_open_ended && by.reached(&run.last) {
             return Ok(Some(run.last));
         }
-        // Bisect pages by their first entries; invariant: page `low` begins at or before `by`.
-        let (mut low, mut high) = (0u32, run.pages.count);
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            if run.page(store, middle)?.first().is_some_and(|e| by.reached(e)) {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        let page = run.page(store, low)?;
+        let page = run.page(store, run.page_at(store, by)?)?;
         Ok(page.iter().rev().find(|e| by.reached(e)).copied())
     }
 
@@ -186,17 +178,7 @@ impl TimeIndex {
             if by.reached(&run.last) {
                 continue;
             }
-            let mut start = 0;
-            let (mut low, mut high) = (0u32, run.pages.count);
-            while by.reached(&run.first) && high - low > 1 {
-                let middle = low + (high - low) / 2;
-                if run.page(store, middle)?.first().is_some_and(|e| by.reached(e)) {
-                    low = middle;
-                } else {
-                    high = middle;
-                }
-                start = low;
-            }
+            let start = if by.reached(&run.first) { run.page_at(store, by)? } else { 0 };
             for page in start..run.pages.count {
                 for entry in run.page(store, page)? {
                     if !by.reached(&entry) && !visit(&entry) {
@@ -222,26 +204,28 @@ impl TimeRun {
         Ok(all)
     }
 
+    /// The last page that begins at or before `by`; the first does.
+    fn page_at(&self, store: &Store, by: By) -> Result<u32> {
+        let (mut low, mut high) = (0, self.pages.count);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if self.page(store, middle)?.first().is_some_and(|e| by.reached(e)) {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
     /// The entries of one page.
     ///
     /// # Errors
     /// `Corrupt` or the device's.
     pub fn page(&self, store: &Store, page: u32) -> Result<Vec<TimeEntry>> {
-        let mut bytes = Box::new([0; 4096]);
-        self.pages.read(store, &self.io, page, &mut bytes)?;
-        let decode =
-            |bytes| TimePage::decode(bytes, PageAddress::new(store.pool_id, self.id, page));
-        let decoded = match decode(bytes) {
-            Ok(decoded) => decoded,
-            Err(error) => {
-                let mut bytes = Box::new([0; 4096]);
-                let right = |bytes: &[u8; 4096]| decode(Box::new(*bytes)).is_ok();
-                if !self.pages.heal(store, page, &mut bytes, &right) {
-                    return Err(error.into());
-                }
-                decode(bytes)?
-            }
-        };
+        let pages = Pages::new(store, &self.io, &self.pages);
+        let address = PageAddress::new(store.pool_id, self.id, page);
+        let decoded = read_sound(&pages, page, |bytes| TimePage::decode(bytes, address))?;
         Ok((0..decoded.len()).map(|i| decoded.get(i)).collect())
     }
 }

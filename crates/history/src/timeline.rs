@@ -306,11 +306,11 @@ impl Timeline {
     /// cheap.
     pub fn entries_after(&self, after: Seq) -> u64 {
         let state = self.state.read();
-        let runs = state.runs.iter().filter(|r| r.summary.seq_last > after);
+        let runs = state.runs.iter().filter(|r| r.footer().seq_last > after);
         let frozen = state.frozen.iter().filter(|p| p.last_seq() > after);
         let active = state.active.lock();
         let active = if active.last_seq() > after { active.len() } else { 0 };
-        runs.map(|r| r.summary.entries).sum::<u64>()
+        runs.map(|r| r.footer().entries).sum::<u64>()
             + (frozen.map(|p| p.len()).sum::<usize>() + active) as u64
     }
 
@@ -319,7 +319,7 @@ impl Timeline {
     pub fn has_nodes_after(&self, after: Seq) -> bool {
         let state = self.state.read();
         let active = state.active.lock();
-        state.runs.iter().any(|r| r.summary.seq_last > after && r.summary.key_last.level > 0)
+        state.runs.iter().any(|r| r.footer().seq_last > after && r.footer().key_last.level > 0)
             || state.frozen.iter().any(|p| p.last_seq() > after && !p.nodes().is_empty())
             || (active.last_seq() > after && !active.nodes().is_empty())
     }
@@ -343,7 +343,7 @@ impl Timeline {
             });
         }
         for run in runs {
-            if run.summary.seq_last > after {
+            if run.footer().seq_last > after {
                 run.touched(store, after, out)?;
             }
         }

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Deserialize;
-use units::{Network, NetworkError, Role, RoleError, Size, Span};
+use units::{Malformed, Network, Role, Size, Span};
 use volume::Rates;
 
 use crate::StartError;
@@ -498,9 +498,7 @@ impl Config {
 fn rights(settings: &AccessSettings) -> Result<AccessConfig, StartError> {
     let default = AccessConfig::default();
     let role = settings.group_role.as_deref().map(str::parse::<Role>).transpose();
-    let role = role.map_err(|error| {
-        StartError::setting(format!("access.group_role: {error}"), RoleError::HINT)
-    })?;
+    let role = role.map_err(|error| malformed("access.group_role", &error))?;
     let certificates = match settings.certificates.as_deref() {
         None => default.certificates,
         Some("any") => Certificates::Any,
@@ -705,13 +703,12 @@ fn relay(settings: &InterceptSettings) -> Result<Intercept, StartError> {
 
 /// Networks whose listeners are believed.
 fn networks(texts: &[String], field: &str) -> Result<Vec<Network>, StartError> {
-    let network = |text: &String| {
-        text.parse().map_err(|error: NetworkError| {
-            let what = format!("{field}: {error}");
-            StartError::setting(what, error.hint.as_deref().unwrap_or_default())
-        })
-    };
+    let network = |text: &String| text.parse().map_err(|error| malformed(field, &error));
     texts.iter().map(network).collect()
+}
+
+fn malformed(field: &str, error: &Malformed) -> StartError {
+    StartError::setting(format!("{field}: {error}"), error.hint.as_deref().unwrap_or_default())
 }
 
 /// The beginning of the names of targets, with room for those of volumes and moments.

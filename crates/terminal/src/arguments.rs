@@ -1,13 +1,15 @@
 //! Values on a command line, read for clap, which shows one line only.
 
-use units::{Granularity, Size, Span};
+use std::str::FromStr;
+
+use units::{Granularity, Malformed, Size, Span};
 
 /// Reads a size.
 ///
 /// # Errors
 /// What is wrong with it, and the hint.
 pub fn size(text: &str) -> Result<Size, String> {
-    text.parse().map_err(|e: units::SizeError| hinted(e.message, e.hint))
+    read(text)
 }
 
 /// Reads a span.
@@ -15,7 +17,7 @@ pub fn size(text: &str) -> Result<Size, String> {
 /// # Errors
 /// What is wrong with it, and the hint.
 pub fn span(text: &str) -> Result<Span, String> {
-    text.parse().map_err(|e: units::SpanError| hinted(e.message, e.hint))
+    read(text)
 }
 
 /// Reads a granularity.
@@ -23,12 +25,12 @@ pub fn span(text: &str) -> Result<Span, String> {
 /// # Errors
 /// What is wrong with it, and the hint.
 pub fn granularity(text: &str) -> Result<Granularity, String> {
-    text.parse().map_err(|e: units::GranularityError| hinted(e.message, e.hint))
+    read(text)
 }
 
-fn hinted(message: String, hint: Option<String>) -> String {
-    match hint {
-        Some(hint) => format!("{message}\nhint: {hint}"),
-        None => message,
-    }
+fn read<T: FromStr<Err = Malformed>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|e: Malformed| match e.hint {
+        Some(hint) => format!("{}\nhint: {hint}", e.message),
+        None => e.message,
+    })
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use api::{ClientError, ExitCode};
 use serde_json::json;
-use units::MomentError;
+use units::Malformed;
 
 /// A failure of the command itself, with its exit code.
 #[derive(Debug)]
@@ -135,8 +135,8 @@ fn judge(error: &anyhow::Error) -> Judgement {
         let code = if is_setting { ExitCode::Usage } else { ExitCode::Failed };
         return (code, error.hint.clone());
     }
-    if let Some(moment) = error.downcast_ref::<MomentError>() {
-        return (ExitCode::Usage, moment.hint.clone());
+    if let Some(text) = error.downcast_ref::<Malformed>() {
+        return (ExitCode::Usage, text.hint.clone());
     }
     (ExitCode::Failed, None)
 }

@@ -7,7 +7,7 @@
 //!
 //! It does not know where requests come from, nor what they cost.
 
-use format::checksum::{structure_crc, verify_crc};
+use format::checksum::{put_crc, verify_crc};
 use format::field::{get, get_u32, put, verify_zero};
 use format::{FormatErrorKind, Place, Result};
 
@@ -82,8 +82,7 @@ impl TraceHeader {
         put(&mut bytes, layout::MAGIC, u64::from_le_bytes(TRACE_MAGIC));
         put(&mut bytes, layout::VERSION, u64::from(TRACE_VERSION));
         put(&mut bytes, layout::START, self.start);
-        let crc = structure_crc(SALT, &bytes, layout::CRC);
-        put(&mut bytes, layout::CRC, u64::from(crc));
+        put_crc(SALT, &mut bytes, layout::CRC);
         bytes
     }
 

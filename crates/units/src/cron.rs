@@ -8,10 +8,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use jiff::civil::Weekday;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::WallTime;
 use crate::calendar::{date_of, instant};
+use crate::{Malformed, WallTime};
 
 /// The 29th of February skips at most eight years.
 const DAYS_MAX: usize = 9 * 366;
@@ -22,7 +21,7 @@ const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-/// When something is done, as a line of cron tells it. Serialised as its text.
+/// When something is done, as a line of cron tells it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Cron {
     text: String,
@@ -35,20 +34,10 @@ pub struct Cron {
     either_day: bool,
 }
 
-/// Why a text is not a cron line.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct CronError {
-    /// The fault.
-    pub message: String,
-    /// The remedy.
-    pub hint: Option<String>,
-}
-
-fn wrong(message: String) -> CronError {
+fn wrong(message: String) -> Malformed {
     let hint = "five fields: minute, hour, day of the month, month, day of the week, as in \
                 `0 * * * *` or `30 3 * * mon-fri`";
-    CronError { message, hint: Some(hint.to_owned()) }
+    Malformed::new(message, hint)
 }
 
 /// The values that a field may hold.
@@ -70,7 +59,7 @@ const FIELDS: [Field; 5] = [
 
 impl Field {
     /// The values of a field as bits.
-    fn read(&self, text: &str) -> Result<u64, CronError> {
+    fn read(&self, text: &str) -> Result<u64, Malformed> {
         let mut bits = 0;
         for part in text.split(',') {
             let (range, step) = match part.split_once('/') {
@@ -96,7 +85,7 @@ impl Field {
         Ok(bits)
     }
 
-    fn value(&self, text: &str) -> Result<u64, CronError> {
+    fn value(&self, text: &str) -> Result<u64, Malformed> {
         let lower = text.to_ascii_lowercase();
         if let Some(index) = self.names.iter().position(|name| *name == lower) {
             return Ok(self.first + index as u64);
@@ -108,13 +97,13 @@ impl Field {
         Ok(value)
     }
 
-    fn number(&self, text: &str, least: u64) -> Result<u64, CronError> {
+    fn number(&self, text: &str, least: u64) -> Result<u64, Malformed> {
         let is_number = (1..=4).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
         let value = text.parse::<u64>().ok().filter(|value| is_number && *value >= least);
         value.ok_or_else(|| self.no_value(text))
     }
 
-    fn no_value(&self, text: &str) -> CronError {
+    fn no_value(&self, text: &str) -> Malformed {
         let (name, first, last) = (self.name, self.first, self.last);
         wrong(format!("`{text}` is no {name}: {first} to {last}"))
     }
@@ -174,9 +163,9 @@ impl fmt::Display for Cron {
 }
 
 impl FromStr for Cron {
-    type Err = CronError;
+    type Err = Malformed;
 
-    fn from_str(text: &str) -> Result<Cron, CronError> {
+    fn from_str(text: &str) -> Result<Cron, Malformed> {
         if text.len() > CHARS_MAX || !text.is_ascii() {
             return Err(wrong("this is no cron line".to_owned()));
         }
@@ -210,20 +199,6 @@ impl FromStr for Cron {
             return Err(wrong(format!("`{}` names no day that exists", cron.text)));
         }
         Ok(cron)
-    }
-}
-
-impl Serialize for Cron {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.text)
-    }
-}
-
-impl<'de> Deserialize<'de> for Cron {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Cron, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(|e: CronError| de::Error::custom(e.message))
     }
 }
 

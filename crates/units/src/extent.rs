@@ -2,23 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BLOCK_BYTES, Size};
+use crate::{BLOCK_BYTES, Malformed, Size};
 
 /// The unit in which the map of a volume keeps entries: 1, 2, 4, 8 or 16 blocks, in bytes.
 /// Everything else (checksums, what is retained, what is read) goes by the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u64", into = "u64")]
 pub struct MapExtent(u32);
-
-/// Why a number of bytes is not a map extent.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct MapExtentError {
-    /// The fault.
-    pub message: String,
-    /// The possible sizes.
-    pub hint: String,
-}
 
 impl MapExtent {
     /// One block: an entry a block.
@@ -59,9 +49,9 @@ impl Default for MapExtent {
 }
 
 impl TryFrom<u64> for MapExtent {
-    type Error = MapExtentError;
+    type Error = Malformed;
 
-    fn try_from(bytes: u64) -> Result<MapExtent, MapExtentError> {
+    fn try_from(bytes: u64) -> Result<MapExtent, Malformed> {
         let found = MapExtent::ALL.into_iter().find(|extent| extent.bytes() == bytes);
         found.ok_or_else(|| {
             let there = MapExtent::ALL.map(|extent| extent.to_string()).join(", ");
@@ -69,10 +59,8 @@ impl TryFrom<u64> for MapExtent {
                 true => "blocks, the unit of checksums, have 4KiB",
                 false => "an extent is a power of two of blocks, 16 at most",
             };
-            MapExtentError {
-                message: format!("an extent cannot be {}: {why}", Size(bytes)),
-                hint: format!("give one of {there}"),
-            }
+            let message = format!("an extent cannot be {}: {why}", Size(bytes));
+            Malformed::new(message, format!("give one of {there}"))
         })
     }
 }
@@ -110,7 +98,7 @@ mod tests {
         ] {
             let error = MapExtent::try_from(bytes).expect_err("no extent");
             assert!(error.to_string().contains(part), "{error}");
-            assert_eq!(error.hint, "give one of 4KiB, 8KiB, 16KiB, 32KiB, 64KiB");
+            assert_eq!(error.hint.as_deref(), Some("give one of 4KiB, 8KiB, 16KiB, 32KiB, 64KiB"));
         }
     }
 }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 
-use crate::{Moment, MomentError, Span, WallTime};
+use crate::{Malformed, Moment, Span, WallTime};
 
 /// A moment and what was made of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Moment {
     /// # Errors
     /// When the text is none of these, or names a local time that does not exist, or exists twice,
     /// or (given without a date) is yet to come.
-    pub fn parse_local(text: &str, now: WallTime, zone: &TimeZone) -> Result<Reading, MomentError> {
+    pub fn parse_local(text: &str, now: WallTime, zone: &TimeZone) -> Result<Reading, Malformed> {
         let text = text.trim();
         match Moment::form(text) {
             Ok(moment) => Ok(read_as(moment, now, zone)),
@@ -45,7 +45,7 @@ impl Moment {
     }
 }
 
-fn with_all_forms(mut error: MomentError) -> MomentError {
+fn with_all_forms(mut error: Malformed) -> Malformed {
     if error.hint.as_ref().is_some_and(|h| h.starts_with("use latest")) {
         error.hint = Some(FORMS_HINT.into());
     }
@@ -67,7 +67,7 @@ fn shown(time: WallTime, zone: &TimeZone) -> String {
 }
 
 /// The moment of a local form; `None` when the text is not one.
-fn local(text: &str, now: WallTime, zone: &TimeZone) -> Result<Option<Moment>, MomentError> {
+fn local(text: &str, now: WallTime, zone: &TimeZone) -> Result<Option<Moment>, Malformed> {
     if text == "now" {
         return Ok(Some(Moment::Latest));
     }
@@ -88,7 +88,7 @@ fn local(text: &str, now: WallTime, zone: &TimeZone) -> Result<Option<Moment>, M
     let at = instant(date.to_datetime(time), zone)?;
     if bare_time && at > now {
         let message = format!("{text} today is yet to come");
-        return Err(MomentError::new(message, format!("yesterday {text}?")));
+        return Err(Malformed::new(message, format!("yesterday {text}?")));
     }
     Ok(Some(Moment::At(at)))
 }
@@ -119,17 +119,17 @@ fn is_digits_like(text: &str, shape: &[u8]) -> bool {
             .all(|(got, &want)| if want == b'0' { got.is_ascii_digit() } else { got == want })
 }
 
-fn instant(civil: DateTime, zone: &TimeZone) -> Result<WallTime, MomentError> {
+fn instant(civil: DateTime, zone: &TimeZone) -> Result<WallTime, Malformed> {
     let ambiguous = zone.to_ambiguous_timestamp(civil);
     let strange = ambiguous.is_ambiguous();
     let timestamp: Timestamp = match ambiguous.unambiguous() {
         Ok(timestamp) => timestamp,
         Err(_) if strange => {
             let message = format!("the clocks change at {civil}: it does not exist, or twice");
-            return Err(MomentError::new(message, "give the offset, as in 10:00:00+01:00"));
+            return Err(Malformed::new(message, "give the offset, as in 10:00:00+01:00"));
         }
-        Err(e) => return Err(MomentError { message: e.to_string(), hint: None }),
+        Err(e) => return Err(Malformed { message: e.to_string(), hint: None }),
     };
     WallTime::from_timestamp(timestamp)
-        .map_err(|e| MomentError { message: e.to_string(), hint: None })
+        .map_err(|e| Malformed { message: e.to_string(), hint: None })
 }

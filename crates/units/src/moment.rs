@@ -6,7 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{MarkName, NameError, Seq, Span, SpanError, TimeZone, VolumeName, WallTime};
+use crate::malformed::{Malformed, shorten};
+use crate::{MarkName, Seq, Span, TimeZone, VolumeName, WallTime};
 
 /// A moment as a user names it; a volume resolves it to a seq.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,36 +35,8 @@ pub struct VolumeMoment {
     pub moment: Moment,
 }
 
-/// Why a text is not a moment.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct MomentError {
-    /// The fault.
-    pub message: String,
-    /// The remedy.
-    pub hint: Option<String>,
-}
-
 const FORMS_HINT: &str =
     "use latest, 2026-11-21T10:00:00Z, -5min, seq:12345, v:3, mark:NAME or the NAME of a mark";
-
-impl MomentError {
-    pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> MomentError {
-        MomentError { message: message.into(), hint: Some(hint.into()) }
-    }
-}
-
-impl From<SpanError> for MomentError {
-    fn from(error: SpanError) -> MomentError {
-        MomentError { message: error.message, hint: error.hint }
-    }
-}
-
-impl From<NameError> for MomentError {
-    fn from(error: NameError) -> MomentError {
-        MomentError { message: error.message, hint: error.hint }
-    }
-}
 
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -79,9 +52,9 @@ impl fmt::Display for Moment {
 }
 
 impl FromStr for Moment {
-    type Err = MomentError;
+    type Err = Malformed;
 
-    fn from_str(text: &str) -> Result<Moment, MomentError> {
+    fn from_str(text: &str) -> Result<Moment, Malformed> {
         Moment::form(text).or_else(|error| Moment::bare_mark(text).ok_or(error))
     }
 }
@@ -97,7 +70,7 @@ impl Moment {
     }
 
     /// A moment in one of its own forms, which no mark's name is.
-    pub(crate) fn form(text: &str) -> Result<Moment, MomentError> {
+    pub(crate) fn form(text: &str) -> Result<Moment, Malformed> {
         if text == "latest" {
             return Ok(Moment::Latest);
         }
@@ -109,7 +82,7 @@ impl Moment {
                 let seq = Seq(whole_number("seq", number)?);
                 if seq > Seq::MAX {
                     let message = format!("seq:{seq} is beyond the largest seq, {}", Seq::MAX);
-                    return Err(MomentError { message, hint: None });
+                    return Err(Malformed { message, hint: None });
                 }
                 Ok(Moment::Seq(seq))
             }
@@ -123,26 +96,25 @@ impl Moment {
     }
 }
 
-fn instant(text: &str) -> Result<Moment, MomentError> {
-    let shown: String = text.chars().take(64).collect();
+fn instant(text: &str) -> Result<Moment, Malformed> {
     // Times beyond the years that can be told apart lie outside every window too.
     match WallTime::nearest(text) {
         Ok(time) => Ok(Moment::At(time)),
-        Err(_) if text.is_empty() => Err(MomentError::new("the moment is empty", FORMS_HINT)),
+        Err(_) if text.is_empty() => Err(Malformed::new("the moment is empty", FORMS_HINT)),
         // A text that begins like a date was meant as one: the reason helps more than the list of
         // forms.
         Err(e) if text.bytes().take_while(u8::is_ascii_digit).count() == 4 => {
-            Err(MomentError::new(e.to_string(), "times need an offset: Z, or one such as +01:00"))
+            Err(Malformed::new(e.to_string(), "times need an offset: Z, or one such as +01:00"))
         }
-        Err(_) => Err(MomentError::new(format!("`{shown}` is not a moment"), FORMS_HINT)),
+        Err(_) => Err(Malformed::new(format!("`{}` is not a moment", shorten(text)), FORMS_HINT)),
     }
 }
 
-fn whole_number(what: &str, text: &str) -> Result<u64, MomentError> {
+fn whole_number(what: &str, text: &str) -> Result<u64, Malformed> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     text.parse().ok().filter(|_| digits).ok_or_else(|| {
-        let shown: String = text.chars().take(64).collect();
-        MomentError::new(format!("`{shown}` is not the number of a {what}"), FORMS_HINT)
+        let message = format!("`{}` is not the number of a {what}", shorten(text));
+        Malformed::new(message, FORMS_HINT)
     })
 }
 
@@ -156,7 +128,7 @@ impl VolumeMoment {
         text: &str,
         now: WallTime,
         zone: &TimeZone,
-    ) -> Result<(VolumeMoment, String), MomentError> {
+    ) -> Result<(VolumeMoment, String), Malformed> {
         let (volume, moment) = split(text)?;
         let Some(moment) = moment else {
             return Ok((VolumeMoment { volume, moment: Moment::Latest }, "latest".into()));
@@ -166,7 +138,7 @@ impl VolumeMoment {
     }
 }
 
-fn split(text: &str) -> Result<(String, Option<&str>), MomentError> {
+fn split(text: &str) -> Result<(String, Option<&str>), Malformed> {
     let (volume, moment) = match text.split_once('@') {
         Some((volume, moment)) => (volume, Some(moment)),
         None => (text, None),
@@ -176,9 +148,9 @@ fn split(text: &str) -> Result<(String, Option<&str>), MomentError> {
 }
 
 impl FromStr for VolumeMoment {
-    type Err = MomentError;
+    type Err = Malformed;
 
-    fn from_str(text: &str) -> Result<VolumeMoment, MomentError> {
+    fn from_str(text: &str) -> Result<VolumeMoment, Malformed> {
         let (volume, moment) = split(text)?;
         let moment = moment.map_or(Ok(Moment::Latest), str::parse)?;
         Ok(VolumeMoment { volume, moment })

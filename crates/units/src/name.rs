@@ -4,6 +4,8 @@
 //! NBD export name and an iSCSI target name, and free of `@` and `:`, which have a meaning in
 //! moments.
 
+use crate::Malformed;
+
 /// Characters of a name at most.
 pub const NAME_CHARS_MAX: usize = 128;
 
@@ -15,22 +17,12 @@ pub enum VolumeName {}
 #[derive(Clone, Copy, Debug)]
 pub enum MarkName {}
 
-/// Why a text is not a name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct NameError {
-    /// The fault.
-    pub message: String,
-    /// The remedy.
-    pub hint: Option<String>,
-}
-
 impl VolumeName {
     /// Checks that `text` may name a volume.
     ///
     /// # Errors
     /// Says which part of the rule is broken.
-    pub fn check(text: &str) -> Result<(), NameError> {
+    pub fn check(text: &str) -> Result<(), Malformed> {
         check("volume", text)
     }
 }
@@ -40,12 +32,12 @@ impl MarkName {
     ///
     /// # Errors
     /// Says which part of the rule is broken.
-    pub fn check(text: &str) -> Result<(), NameError> {
+    pub fn check(text: &str) -> Result<(), Malformed> {
         check("mark", text)
     }
 }
 
-fn check(what: &str, text: &str) -> Result<(), NameError> {
+fn check(what: &str, text: &str) -> Result<(), Malformed> {
     let wrong = if text.is_empty() {
         Some(format!("the name of a {what} is missing"))
     } else if text.len() > NAME_CHARS_MAX {
@@ -61,9 +53,9 @@ fn check(what: &str, text: &str) -> Result<(), NameError> {
     };
     match wrong {
         None => Ok(()),
-        Some(message) => Err(NameError {
-            message,
-            hint: Some("names have 1 to 128 of A-Z a-z 0-9 . _ -, a letter or digit first".into()),
-        }),
+        Some(message) => {
+            let hint = "names have 1 to 128 of A-Z a-z 0-9 . _ -, a letter or digit first";
+            Err(Malformed::new(message, hint))
+        }
     }
 }

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use crate::malformed::{Malformed, as_text, shorten};
 
 /// A network: the addresses that have its first bits. A single address is a network of one.
 /// Serialised as its text. The bits after the first are zeros, so that equal networks are equal.
@@ -13,16 +13,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub struct Network {
     address: IpAddr,
     bits: u8,
-}
-
-/// Why a text is not a network.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct NetworkError {
-    /// The fault.
-    pub message: String,
-    /// The remedy.
-    pub hint: Option<String>,
 }
 
 /// Bits of an address that is IPv4 mapped into IPv6, before those of IPv4.
@@ -84,15 +74,14 @@ impl fmt::Display for Network {
 }
 
 impl FromStr for Network {
-    type Err = NetworkError;
+    type Err = Malformed;
 
-    fn from_str(text: &str) -> Result<Network, NetworkError> {
+    fn from_str(text: &str) -> Result<Network, Malformed> {
         let refuse = |what: &str| {
-            let shown: String = text.chars().take(64).collect();
-            NetworkError {
-                message: format!("`{}` is no network: {what}", shown.escape_debug()),
-                hint: Some("use an address such as 10.0.0.7, or 10.1.0.0/16, or fd00::/8".into()),
-            }
+            Malformed::new(
+                format!("`{}` is no network: {what}", shorten(text).escape_debug()),
+                "use an address such as 10.0.0.7, or 10.1.0.0/16, or fd00::/8",
+            )
         };
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
@@ -112,20 +101,7 @@ impl FromStr for Network {
     }
 }
 
-impl Serialize for Network {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Network {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Network, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(|e: NetworkError| {
-            let hint = e.hint.map(|h| format!(" ({h})")).unwrap_or_default();
-            de::Error::custom(format!("{}{hint}", e.message))
-        })
-    }
-}
+as_text!(Network);
 
 #[cfg(test)]
 mod tests {

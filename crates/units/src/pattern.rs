@@ -3,22 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::NAME_CHARS_MAX;
+use crate::{Malformed, NAME_CHARS_MAX};
 
 /// A pattern of names of volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamePattern(String);
-
-/// Why a text is no pattern.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no pattern of names")]
-pub struct NamePatternError(String);
-
-impl NamePatternError {
-    /// The remedy.
-    pub const HINT: &str = "give 1 to 128 letters, digits, dots, dashes, underscores; * stands \
-                            for any of them, ? for one";
-}
 
 impl NamePattern {
     /// Whether a name is one of those.
@@ -53,14 +42,17 @@ impl fmt::Display for NamePattern {
 }
 
 impl FromStr for NamePattern {
-    type Err = NamePatternError;
+    type Err = Malformed;
 
-    fn from_str(text: &str) -> Result<NamePattern, NamePatternError> {
+    fn from_str(text: &str) -> Result<NamePattern, Malformed> {
         let fits = |b: u8| b.is_ascii_alphanumeric() || b"._-*?".contains(&b);
         if (1..=NAME_CHARS_MAX).contains(&text.len()) && text.bytes().all(fits) {
             return Ok(NamePattern(text.to_owned()));
         }
-        Err(NamePatternError(text.chars().take(32).collect()))
+        let shown: String = text.chars().take(32).collect();
+        let hint = "give 1 to 128 letters, digits, dots, dashes, underscores; * stands for any of \
+                    them, ? for one";
+        Err(Malformed::new(format!("`{shown}` is no pattern of names"), hint))
     }
 }
 

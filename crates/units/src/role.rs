@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Malformed;
+
 /// The rights of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -20,16 +22,6 @@ pub enum Role {
     Operator,
     /// All.
     Admin,
-}
-
-/// Why a text is no role.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no role")]
-pub struct RoleError(String);
-
-impl RoleError {
-    /// The remedy.
-    pub const HINT: &str = "there is viewer, reader, keeper, operator, admin";
 }
 
 impl Role {
@@ -68,11 +60,15 @@ impl fmt::Display for Role {
 }
 
 impl FromStr for Role {
-    type Err = RoleError;
+    type Err = Malformed;
 
-    fn from_str(text: &str) -> Result<Role, RoleError> {
+    fn from_str(text: &str) -> Result<Role, Malformed> {
         let found = Role::ALL.into_iter().find(|role| role.name() == text);
-        found.ok_or_else(|| RoleError(text.chars().take(32).collect()))
+        found.ok_or_else(|| {
+            let shown: String = text.chars().take(32).collect();
+            let hint = "there is viewer, reader, keeper, operator, admin";
+            Malformed::new(format!("`{shown}` is no role"), hint)
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::malformed::{Malformed, shorten};
 use crate::number::{Decimal, DecimalError};
 
 /// A size in bytes, read from `10GiB`, `10G` (= GiB) or `4096`. Serialised as its number.
@@ -16,16 +17,6 @@ use crate::number::{Decimal, DecimalError};
 )]
 #[serde(transparent)]
 pub struct Size(pub u64);
-
-/// Why a text is not a size.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct SizeError {
-    /// The fault.
-    pub message: String,
-    /// The remedy.
-    pub hint: Option<String>,
-}
 
 /// Unit letters; each is 1,024 times the one before, the first 1,024 bytes.
 const LETTERS: &str = "KMGTPE";
@@ -54,11 +45,11 @@ impl fmt::Display for Size {
 }
 
 impl FromStr for Size {
-    type Err = SizeError;
+    type Err = Malformed;
 
-    fn from_str(text: &str) -> Result<Size, SizeError> {
-        let refuse = |message: String, hint: &str| SizeError { message, hint: Some(hint.into()) };
-        let shown: String = text.chars().take(64).collect();
+    fn from_str(text: &str) -> Result<Size, Malformed> {
+        let refuse = |message: String, hint: &str| Malformed::new(message, hint);
+        let shown = shorten(text);
         let (number, unit) = Decimal::split(text).map_err(|kind| match kind {
             DecimalError::NotANumber => refuse(format!("`{shown}` is not a size"), UNITS_HINT),
             DecimalError::TooLong => refuse(format!("`{shown}` is too long a number"), UNITS_HINT),

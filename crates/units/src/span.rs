@@ -6,23 +6,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
+use crate::malformed::{Malformed, as_text, shorten};
 use crate::number::{Decimal, DecimalError};
 
 /// A length of time in nanoseconds, read from `5min`, `250ms`, `7d`. Serialised as its text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(pub u64);
-
-/// Why a text is not a span.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct SpanError {
-    /// The fault.
-    pub message: String,
-    /// The remedy.
-    pub hint: Option<String>,
-}
 
 const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MILLISECOND;
@@ -53,7 +42,7 @@ impl Span {
 
     /// Reads a number and a unit, with or without a blank between them and the unit in words or
     /// short: the form of `10 minutes ago` without the `ago`.
-    pub(crate) fn parse_in_words(text: &str) -> Result<Span, SpanError> {
+    pub(crate) fn parse_in_words(text: &str) -> Result<Span, Malformed> {
         let (number, unit) = split(text)?;
         let unit = unit.trim_start();
         let short = match unit {
@@ -91,25 +80,24 @@ impl fmt::Display for Span {
 }
 
 impl FromStr for Span {
-    type Err = SpanError;
+    type Err = Malformed;
 
-    fn from_str(text: &str) -> Result<Span, SpanError> {
+    fn from_str(text: &str) -> Result<Span, Malformed> {
         let (number, unit) = split(text)?;
         scale(number, unit, text)
     }
 }
 
-fn split(text: &str) -> Result<(Decimal, &str), SpanError> {
+fn split(text: &str) -> Result<(Decimal, &str), Malformed> {
     Decimal::split(text).map_err(|kind| match kind {
-        DecimalError::NotANumber => SpanError {
-            message: format!("`{}` is not a span of time", shorten(text)),
-            hint: Some(UNITS_HINT.into()),
-        },
+        DecimalError::NotANumber => {
+            Malformed::new(format!("`{}` is not a span of time", shorten(text)), UNITS_HINT)
+        }
         DecimalError::TooLong => too_long(text),
     })
 }
 
-fn scale(number: Decimal, unit: &str, text: &str) -> Result<Span, SpanError> {
+fn scale(number: Decimal, unit: &str, text: &str) -> Result<Span, Malformed> {
     let unit_ns = match unit {
         "ms" => MILLISECOND,
         "s" => SECOND,
@@ -123,47 +111,23 @@ fn scale(number: Decimal, unit: &str, text: &str) -> Result<Span, SpanError> {
     number.times(unit_ns).map(Span).ok_or_else(|| too_long(text))
 }
 
-fn unknown_unit(unit: &str, text: &str) -> SpanError {
+fn unknown_unit(unit: &str, text: &str) -> Malformed {
     let shown = shorten(text);
     match unit {
-        "" => SpanError {
-            message: format!("`{shown}` has no unit of time"),
-            hint: Some(UNITS_HINT.into()),
-        },
-        "m" | "M" => SpanError {
-            message: format!("the unit of `{shown}` may be minutes or months"),
-            hint: Some("min or mo?".into()),
-        },
-        _ => SpanError {
-            message: format!("`{}` is not a unit of time", shorten(unit)),
-            hint: Some(UNITS_HINT.into()),
-        },
+        "" => Malformed::new(format!("`{shown}` has no unit of time"), UNITS_HINT),
+        "m" | "M" => {
+            let message = format!("the unit of `{shown}` may be minutes or months");
+            Malformed::new(message, "min or mo?")
+        }
+        _ => Malformed::new(format!("`{}` is not a unit of time", shorten(unit)), UNITS_HINT),
     }
 }
 
-fn too_long(text: &str) -> SpanError {
-    SpanError {
-        message: format!("`{}` is too long or too precise a number", shorten(text)),
-        hint: Some("spans end at 584 years and have at most 18 digits behind the point".into()),
-    }
+fn too_long(text: &str) -> Malformed {
+    Malformed::new(
+        format!("`{}` is too long or too precise a number", shorten(text)),
+        "spans end at 584 years and have at most 18 digits behind the point",
+    )
 }
 
-/// The first characters of a text, for messages.
-fn shorten(text: &str) -> String {
-    text.chars().take(64).collect()
-}
-
-impl Serialize for Span {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(|e: SpanError| {
-            let hint = e.hint.map(|h| format!(" ({h})")).unwrap_or_default();
-            de::Error::custom(format!("{}{hint}", e.message))
-        })
-    }
-}
+as_text!(Span);

@@ -1,4 +1,4 @@
-//! New members for an array that is in use.
+//! New members for an array that is in use; and its only one becomes longer.
 //!
 //! Nothing is there of the new part while its members are claimed and its layers are made: that is
 //! done beside everybody. Then writers are kept out for as long as it takes to write maps and
@@ -13,14 +13,14 @@ use super::Array;
 use super::book::Book;
 use super::build::{Making, Materials, build, top_bytes};
 use super::candidate::{Identities, refused};
-use super::grow::{Added, add_rows, check_as_safe, check_free, checked, wider};
+use super::grow::{Added, add_rows, check_as_safe, check_free, check_length, checked, wider};
 use super::member::MemberDevice;
-use super::opening::{Devices, share};
+use super::opening::share;
 use super::regions::set;
 use super::shared::{Shared, members_of};
 use crate::layers::{Standing, StripeDevice};
 use crate::stack::Stack;
-use crate::{ArrayError, BlockDevice, Resync};
+use crate::{ArrayError, BlockDevice, Candidate, Resync};
 
 /// What is about to become part of an array.
 pub(super) struct Part {
@@ -70,13 +70,7 @@ impl Array {
             let what = "the pool's regions would be too many, and parity is computed by them";
             return Err(refused(what, "stop the server, then give the command again"));
         }
-        let mut devices: Devices =
-            members_of(&label).iter().map(|_| (String::new(), None)).collect();
-        devices.extend(candidates.into_iter().map(|one| (one.path, one.device)));
-        // What fails now is nobody's but theirs.
-        let making = share(&grown, &stack, devices, Regions::new(label.array_id, 1));
-        making.is_making.store(true, Ordering::SeqCst);
-        making.claim(count)?;
+        let making = claimed(&grown, &stack, candidates)?;
         let members = making.members();
         build(&making, &members, &numbered, materials, Making::New)?.flush()?;
         let device = build(shared, &members, &numbered, materials, Making::There)?;
@@ -103,14 +97,7 @@ impl Array {
         let (_work, _tidying) = (self.hold_work(), self.hold_tidying());
         let _alone = self.hold_writers();
         let mut book = shared.book.lock();
-        self.check_settled(&book.label)?;
-        let mut label = book.label.clone();
-        if label.members.len() + part.rows.len() > MEMBERS_MAX {
-            return Err(refused(format!("at most {MEMBERS_MAX} members and spares"), ""));
-        }
-        let count = members_of(&label).len();
-        label.members.splice(count..count, part.rows.iter().cloned());
-        label.stack.clone_from(&part.text);
+        let mut label = self.label_with(&book, &part)?;
         let (mut maps, partly) = wider(&book.regions, &mut label, part.bytes)?;
         let has_parity = part.stack.has_parity();
         if has_parity {
@@ -131,6 +118,19 @@ impl Array {
             self.top().resync(part.bytes.0, end - part.bytes.0, Resync::Unused)?;
         }
         Ok(())
+    }
+
+    /// The label with a part, if nothing stands against that now.
+    pub(super) fn label_with(&self, book: &Book, part: &Part) -> Result<Label, ArrayError> {
+        self.check_settled(&book.label)?;
+        let mut label = book.label.clone();
+        if label.members.len() + part.rows.len() > MEMBERS_MAX {
+            return Err(refused(format!("at most {MEMBERS_MAX} members and spares"), ""));
+        }
+        let count = members_of(&label).len();
+        label.members.splice(count..count, part.rows.iter().cloned());
+        label.stack.clone_from(&part.text);
+        Ok(label)
     }
 
     /// Writes maps and labels with a part. Where that fails some may count by now: those without it
@@ -164,6 +164,65 @@ impl Array {
         }
         Err(error.into())
     }
+
+    /// Makes an array of one member longer while it is used: by what that has become, or by making
+    /// it so long as to have these bytes. Returns its length.
+    ///
+    /// # Errors
+    /// `Refused` when there are several members, or the one is being replaced; the device's.
+    pub fn lengthen_member(&self, len_bytes: Option<u64>) -> Result<u64, ArrayError> {
+        let _growing = self.growing.lock();
+        let shared = &self.shared;
+        shared.check_whole()?;
+        let stack = shared.stack();
+        if !matches!(*stack, Stack::Member(_)) {
+            let what = "members that became longer are used when no server runs on the pool";
+            return Err(refused(what, "stop it and give `--pool`, or add members with `--add`"));
+        }
+        // Nobody begins to replace it meanwhile.
+        let _work = self.hold_work();
+        let member = shared.member(0);
+        if let Some(successor) = member.successor() {
+            let what = format!("{} is being copied to {}", member.path(), successor.spare.path);
+            return Err(refused(what, "wait until that is done"));
+        }
+        let (before, bytes) = (member.data_bytes(), member.lengthen_device(len_bytes)?);
+        check_length(&member.path(), bytes)?;
+        if bytes <= before {
+            return Ok(before);
+        }
+        let _alone = self.hold_writers();
+        let mut book = shared.book.lock();
+        let mut label = book.label.clone();
+        label.members[0].data_bytes = bytes;
+        let (maps, _) = wider(&book.regions, &mut label, (before, bytes))?;
+        let region_bytes = label.region_bytes;
+        let (stack, text) = ((*stack).clone(), label.stack.clone());
+        let part =
+            Part { stack, text, rows: Vec::new(), members: Vec::new(), bytes: (before, bytes) };
+        self.write_part(&mut book, (label, maps), &part)?;
+        if region_bytes != shared.regions.region_bytes() {
+            shared.regions.begin_again(region_bytes);
+        }
+        member.set_data_bytes(bytes);
+        Ok(self.len_bytes())
+    }
+}
+
+/// New members behind those that a label had before, with their claims. What fails of them is
+/// nobody else's failure.
+pub(super) fn claimed(
+    grown: &Label,
+    stack: &Stack,
+    new: Vec<Candidate>,
+) -> Result<Arc<Shared>, ArrayError> {
+    let count = members_of(grown).len() - new.len();
+    let there = std::iter::repeat_n((String::new(), None), count);
+    let devices = there.chain(new.into_iter().map(|one| (one.path, one.device))).collect();
+    let making = share(grown, stack, devices, Regions::new(grown.array_id, 1));
+    making.is_making.store(true, Ordering::SeqCst);
+    making.claim(count)?;
+    Ok(making)
 }
 
 impl Shared {

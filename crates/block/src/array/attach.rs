@@ -9,15 +9,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use format::label::{AREA_BYTES, MEMBERS_MAX, Member, MemberStanding, Regions};
+use format::label::{AREA_BYTES, MemberStanding};
 
 use super::Array;
-use super::add::Part;
-use super::build::mirror;
+use super::add::{Part, claimed};
+use super::build::setting;
 use super::candidate::{Identities, refused};
 use super::grow::{add_rows, check_free, checked};
-use super::member::MemberDevice;
-use super::opening::{Devices, share};
 use super::regions::{clear, set};
 use super::shared::{members_of, of_label};
 use crate::layers::{MirrorDevice, Side, Standing};
@@ -68,42 +66,26 @@ impl Array {
         grown.members[count].standing = MemberStanding::Stale;
         let stack = (*shared.stack()).clone().with_side(side).expect("it was looked at");
         grown.stack = checked(&stack)?;
-        let mut devices: Devices =
-            members_of(&label).iter().map(|_| (String::new(), None)).collect();
-        devices.push((with.path, with.device));
-        // A failure of it from here on concerns nobody else.
-        let making = share(&grown, &stack, devices, Regions::new(label.array_id, 1));
-        making.is_making.store(true, Ordering::SeqCst);
-        making.claim(count)?;
-        let member = making.members().swap_remove(count);
-        let row = grown.members[count].clone();
-        let outcome = self.begin_side(stack, grown.stack, (row, member));
+        let making = claimed(&grown, &stack, vec![with])?;
+        let members = making.members().split_off(count);
+        let (text, rows) = (grown.stack, vec![grown.members.swap_remove(count)]);
+        let bytes = (self.len_bytes(), self.len_bytes());
+        let outcome = self.begin_side(Part { stack, text, rows, members, bytes });
         shared.claim_again(&making, count);
         outcome
     }
 
     /// Makes a side that is claimed part of the array, while nobody writes.
-    fn begin_side(
-        &self,
-        stack: Stack,
-        text: String,
-        (row, member): (Member, Arc<MemberDevice>),
-    ) -> Result<(), ArrayError> {
+    fn begin_side(&self, part: Part) -> Result<(), ArrayError> {
         let shared = &self.shared;
+        let member = Arc::clone(&part.members[0]);
         let path = member.path();
         // No resync and no tidying is under way.
         let (_work, _tidying) = (self.hold_work(), self.hold_tidying());
         let _alone = self.hold_writers();
         let mut book = shared.book.lock();
-        self.check_settled(&book.label)?;
-        let mut label = book.label.clone();
-        if label.members.len() == MEMBERS_MAX {
-            return Err(refused(format!("at most {MEMBERS_MAX} members and spares"), ""));
-        }
-        let number = members_of(&label).len();
-        let bytes = (self.len_bytes(), self.len_bytes());
-        label.members.insert(number, row.clone());
-        label.stack.clone_from(&text);
+        let number = members_of(&book.label).len();
+        let label = self.label_with(&book, &part)?;
         let mut maps = book.regions.clone();
         if !self.has_copies() {
             // Nobody marked what was written: all may be in use, and nobody is in the midst of it.
@@ -117,8 +99,6 @@ impl Array {
         }
         // It has nothing from the beginning.
         shared.set_standing(number, Standing::Stale);
-        let members = vec![Arc::clone(&member)];
-        let part = Part { stack, text, rows: vec![row], members, bytes };
         self.write_part(&mut book, (label, maps), &part)?;
         // Where it failed with that it is out by now.
         let standing = of_label(book.label.members[number].standing);
@@ -146,7 +126,8 @@ impl Array {
             Some(mirror) => Arc::new(mirror.with_side(side)),
             None => {
                 let first = Side { device: Arc::clone(self.top().now()), members: vec![0] };
-                Arc::new(mirror(&self.shared, vec![first, side], self.together()))
+                let setting = setting(&self.shared, self.together(), 0);
+                Arc::new(MirrorDevice::new(vec![first, side], setting))
             }
         }
     }

@@ -12,7 +12,7 @@ use super::renewed::Renewed;
 use super::shared::{Shared, is_readable, number_of};
 use crate::layers::{
     CryptDevice, CryptError, CryptKey, Keeper, KeySource, Layout, MirrorDevice, ParityDevice,
-    Pause, Side, Standing, StripeDevice,
+    Pause, Setting, Side, Standing, StripeDevice,
 };
 use crate::stack::Stack;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, InTurn, Operation, Result, Together};
@@ -65,7 +65,7 @@ pub(super) fn top_bytes(stack: &Stack, members: &[Member]) -> u64 {
         Stack::Concat { below } => below.iter().map(|s| top_bytes(s, members)).sum(),
         Stack::Mirror { below } => least(below),
         Stack::Parity { below, .. } => layout(stack).len_bytes(least(below)),
-        Stack::Crypt { below, .. } => CryptDevice::<Device>::bytes_above(top_bytes(below, members)),
+        Stack::Crypt { below, .. } => CryptDevice::bytes_above(top_bytes(below, members)),
         Stack::Delay { below, .. } => top_bytes(below, members),
     }
 }
@@ -121,13 +121,13 @@ fn build_at(
             Arc::new(StripeDevice::concat(all(below)?).asked(Arc::clone(&materials.together)))
         }
         Stack::Mirror { below } => {
-            let mirror = mirror(shared, sides(all(below)?, below), &materials.together);
-            Arc::new(mirror.at_depth(depth))
+            let setting = setting(shared, &materials.together, depth);
+            Arc::new(MirrorDevice::new(sides(all(below)?, below), setting))
         }
         Stack::Parity { below, .. } => {
             let devices = all(below)?;
-            let parity = parity(shared, layout(stack), devices, below, making)?;
-            Arc::new(parity.asked(Arc::clone(&materials.together)).at_depth(depth))
+            let setting = setting(shared, &materials.together, depth);
+            Arc::new(parity(shared, layout(stack), (devices, below), setting, making)?)
         }
         Stack::Crypt { .. } | Stack::Delay { .. } => {
             over(depth, shared, members, stack, materials, making)?
@@ -135,14 +135,11 @@ fn build_at(
     })
 }
 
-/// A mirror of sides of an array.
-pub(super) fn mirror(
-    shared: &Arc<Shared>,
-    sides: Vec<Side>,
-    together: &Arc<dyn Together>,
-) -> MirrorDevice {
+/// How a layer of an array stands.
+pub(super) fn setting(shared: &Arc<Shared>, together: &Arc<dyn Together>, depth: usize) -> Setting {
     let keeper = Arc::<Shared>::clone(shared) as Arc<dyn Keeper>;
-    MirrorDevice::new(sides, keeper, Arc::clone(&shared.ledger)).asked(Arc::clone(together))
+    let (ledger, together) = (Arc::clone(&shared.ledger), Arc::clone(together));
+    Setting { keeper, ledger, together, depth }
 }
 
 /// The mirror that a stack is, if its sides are single members.
@@ -160,7 +157,7 @@ pub(super) fn plain_mirror(
         _ => None,
     };
     let devices = below.iter().map(device).collect::<Option<Vec<_>>>()?;
-    Some(Arc::new(mirror(shared, sides(devices, below), together)))
+    Some(Arc::new(MirrorDevice::new(sides(devices, below), setting(shared, together, 0))))
 }
 
 /// Layers over one thing; those of a single member are made anew with it.
@@ -291,19 +288,17 @@ fn sides(devices: Vec<Device>, below: &[Stack]) -> Vec<Side> {
 fn parity(
     shared: &Arc<Shared>,
     layout: Layout,
-    devices: Vec<Device>,
-    below: &[Stack],
+    (devices, below): (Vec<Device>, &[Stack]),
+    setting: Setting,
     making: Making,
 ) -> Result<ParityDevice> {
-    let keeper = Arc::<Shared>::clone(shared) as Arc<dyn Keeper>;
-    let ledger = Arc::clone(&shared.ledger);
     // Several parities of an array are told apart by their first members, which keep their numbers.
     let first = below.first().and_then(|side| numbers(side).into_iter().next());
     let id = shared.book.lock().label.array_id ^ first.expect("a side has a member") as u128;
     if making == Making::New {
         ParityDevice::format(&devices, layout, id)?;
     }
-    let device = ParityDevice::open(sides(devices, below), layout, id, keeper, ledger)?;
+    let device = ParityDevice::open(sides(devices, below), layout, id, setting)?;
     if making == Making::New {
         device.forget_all();
     }

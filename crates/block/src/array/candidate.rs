@@ -1,10 +1,12 @@
-//! What may become a member, and why it cannot.
+//! What may become a member, what waits to, and why it cannot.
 
+use std::io::IoSlice;
 use std::sync::Arc;
 
+use format::label::{AREA_BYTES, Member, MemberStanding, PATH_BYTES_MAX};
 use units::WallTime;
 
-use crate::{BlockDevice, DeviceError};
+use crate::{BlockDevice, DeviceError, Result};
 
 /// Something that may be a member: where it is, and what is there.
 #[derive(Clone)]
@@ -13,6 +15,32 @@ pub struct Candidate {
     pub path: String,
     /// What can be read there; `None` if nothing can.
     pub device: Option<Arc<dyn BlockDevice>>,
+}
+
+/// A device that waits to take a member's place.
+#[derive(Clone)]
+pub(super) struct Spare {
+    pub id: u128,
+    pub path: String,
+    /// What was found there; none if nothing was.
+    pub device: Option<Arc<dyn BlockDevice>>,
+}
+
+impl Spare {
+    pub fn data_bytes(&self) -> u64 {
+        self.device.as_ref().map_or(0, |d| d.len_bytes().saturating_sub(AREA_BYTES))
+    }
+
+    /// Its row in the labels.
+    pub fn row(&self) -> Member {
+        Member {
+            id: self.id,
+            data_bytes: self.data_bytes(),
+            out_generation: 0,
+            standing: MemberStanding::Spare,
+            path: noted(&self.path),
+        }
+    }
 }
 
 /// Random numbers and the time for a new array.
@@ -44,4 +72,15 @@ pub enum ArrayError {
 
 pub(super) fn refused(what: impl Into<String>, hint: &str) -> ArrayError {
     ArrayError::Refused { what: what.into(), hint: hint.to_owned() }
+}
+
+/// Makes the first MiB of what was a member or a spare blank: labels, and the mark of a write
+/// buffer.
+pub(super) fn wipe(device: &dyn BlockDevice) -> Result<()> {
+    device.write_durable(0, &[IoSlice::new(&vec![0; AREA_BYTES as usize])])
+}
+
+/// A path as a label notes it.
+pub(super) fn noted(path: &str) -> String {
+    if path.len() <= PATH_BYTES_MAX { path.to_owned() } else { String::new() }
 }

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use format::label::{self, AREA_BYTES, Label, Member, MemberStanding};
 
-use super::candidate::{ArrayError, Candidate, refused};
+use super::candidate::{ArrayError, Candidate, noted, refused};
 use super::shared::members_of;
 use super::shared::number_of;
-use super::spare::noted;
 use crate::stack::Stack;
 use crate::{BlockDevice, Layout};
 
@@ -77,24 +76,18 @@ pub fn is_superseded(there: &[&dyn BlockDevice], other: &dyn BlockDevice) -> boo
         && !newest.members.iter().any(is_out)
 }
 
-/// The candidates: those that have a label, all of them of one array, and where there is none.
-pub(super) struct FoundAll {
-    found: Vec<Found>,
-    /// The paths of devices on which none can be read, and why.
-    pub blank: Vec<(String, String)>,
-}
-
 /// Those that the newest label names, with that label.
 pub(super) struct Known {
     pub found: Vec<Found>,
     pub label: Label,
     pub stack: Stack,
-    /// The others, which are no members any more, or not yet: their paths, and why.
-    pub former: Vec<(String, String)>,
+    /// The others: their paths, and why they are no members any more, or not yet.
+    pub strangers: Vec<(String, String)>,
 }
 
-/// Looks for labels.
-pub(super) fn find(candidates: Vec<Candidate>) -> Result<FoundAll, ArrayError> {
+/// Looks for labels, all of them of one array, and tells members and spares from others. Fails if
+/// some were used apart.
+pub(super) fn find(candidates: Vec<Candidate>) -> Result<Known, ArrayError> {
     let mut found: Vec<Found> = Vec::new();
     let (mut without, mut blank) = (Vec::new(), Vec::new());
     for Candidate { path, device } in candidates {
@@ -134,7 +127,7 @@ pub(super) fn find(candidates: Vec<Candidate>) -> Result<FoundAll, ArrayError> {
         let what = format!("{} and {} belong to different pools", first.path, other.path);
         return Err(refused(what, "is pool.stack right?"));
     }
-    Ok(FoundAll { found, blank })
+    known(found, blank)
 }
 
 /// Fails unless a label's stack names each member once, by number.
@@ -148,34 +141,33 @@ fn check_numbers(stack: &Stack, count: usize) -> Result<(), ArrayError> {
     Err(refused(format!("the label's stack {stack} does not name its {count} members"), ""))
 }
 
-impl FoundAll {
-    /// Tells members and spares from others. Fails if some were used apart.
-    pub fn known(self) -> Result<Known, ArrayError> {
-        let newest = self.found.iter().max_by_key(|f| f.label.generation).expect("one at least");
-        let label = newest.label.clone();
-        let stack = stack_of(&label, &format!("the label of {}", newest.path))?;
-        if label.generation == label::CLAIM_GENERATION {
-            let what = format!("{} was to be added to a pool, and is no member yet", newest.path);
-            return Err(refused(what, "is pool.stack right?"));
-        }
-        let mut former = Vec::new();
-        for one in &self.found {
-            if is_known(one, newest)? {
-                continue;
-            }
-            let why = match one.label.generation {
-                label::CLAIM_GENERATION => {
-                    "it was to be added, which was not finished: give `pool grow --add` or \
-                     `pool attach` again"
-                }
-                _ => "another is in its place",
-            };
-            former.push((one.path.clone(), why.to_owned()));
-        }
-        let is_former = |f: &Found| former.iter().any(|(path, _)| *path == f.path);
-        let found = self.found.into_iter().filter(|f| !is_former(f)).collect();
-        Ok(Known { found, label, stack, former })
+/// Those of a label's members and spares, and the others beside those that are blank.
+fn known(found: Vec<Found>, blank: Vec<(String, String)>) -> Result<Known, ArrayError> {
+    let newest = found.iter().max_by_key(|f| f.label.generation).expect("one at least");
+    let label = newest.label.clone();
+    let stack = stack_of(&label, &format!("the label of {}", newest.path))?;
+    if label.generation == label::CLAIM_GENERATION {
+        let what = format!("{} was to be added to a pool, and is no member yet", newest.path);
+        return Err(refused(what, "is pool.stack right?"));
     }
+    let mut strangers = Vec::new();
+    for one in &found {
+        if is_known(one, newest)? {
+            continue;
+        }
+        let why = match one.label.generation {
+            label::CLAIM_GENERATION => {
+                "it was to be added, which was not finished: give `pool grow --add` or \
+                 `pool attach` again"
+            }
+            _ => "another is in its place",
+        };
+        strangers.push((one.path.clone(), why.to_owned()));
+    }
+    let is_known = |f: &Found| !strangers.iter().any(|(path, _)| *path == f.path);
+    let found = found.into_iter().filter(is_known).collect();
+    strangers.extend(blank);
+    Ok(Known { found, label, stack, strangers })
 }
 
 /// Whether the newest label names a member or spare; one that it does not name was replaced, or

@@ -13,13 +13,12 @@ use format::label::{
 };
 
 use super::build::{Making, build, check_room, top_bytes};
-use super::candidate::{Identities, refused};
+use super::candidate::{Identities, noted, refused};
 use super::found::{Found, Known, find, read_label};
 use super::opening::share;
 use super::opening::{devices_of, newest_maps};
 use super::regions::{is_set, set};
 use super::shared::{Shared, members_of, number_of};
-use super::spare::noted;
 use super::{Array, Materials};
 use crate::stack::Stack;
 use crate::{ArrayError, BlockDevice, Candidate, DeviceError};
@@ -51,7 +50,7 @@ impl Array {
         materials: &Materials<'_>,
     ) -> Result<(u64, u64), ArrayError> {
         let (candidates, added) = with_added(candidates, added)?;
-        let Known { found, label, stack, .. } = find(candidates)?.known()?;
+        let Known { found, label, stack, .. } = find(candidates)?;
         check_all_in(&label, &found)?;
         let maps = newest_maps(&label, &found)?;
         if stack.has_copies() && (0..maps.count as usize).any(|region| is_set(&maps.open, region)) {
@@ -110,10 +109,7 @@ impl Array {
 /// # Errors
 /// As those of opening them.
 pub fn strangers(candidates: Vec<Candidate>) -> Result<Vec<String>, ArrayError> {
-    let found = find(candidates)?;
-    let blank = found.blank.clone();
-    let former = found.known()?.former;
-    Ok(blank.into_iter().chain(former).map(|(path, _)| path).collect())
+    Ok(find(candidates)?.strangers.into_iter().map(|(path, _)| path).collect())
 }
 
 impl Shared {
@@ -143,7 +139,7 @@ fn with_added(
     added: Option<Added<'_>>,
 ) -> Result<(Vec<Candidate>, Option<Added<'_>>), ArrayError> {
     let Some(added) = added else { return Ok((candidates, None)) };
-    let label = find(candidates.clone())?.known()?.label;
+    let label = find(candidates.clone())?.label;
     let own = |candidate: &Candidate| {
         let device = candidate.device.as_ref()?;
         read_label(&**device).ok().filter(|own| own.array_id == label.array_id)

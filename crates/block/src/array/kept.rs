@@ -1,6 +1,5 @@
 //! Layers over one thing, one over the other, that keep something of their own there.
 
-use std::io;
 use std::sync::Arc;
 
 use super::build::{Device, Materials, Random};
@@ -122,7 +121,7 @@ impl Kept {
         for (number, layer) in self.layers.iter().enumerate() {
             match layer {
                 Layer::Crypt(_, key) => {
-                    CryptDevice::format(&below, key, &mut |bytes| (self.random)(bytes))?;
+                    CryptDevice::format(&*below, key, &mut |bytes| (self.random)(bytes))?;
                 }
                 Layer::Delay(_) => {}
             }
@@ -142,7 +141,7 @@ impl Layer {
 
     fn bytes_above(&self, below_bytes: u64) -> u64 {
         match self {
-            Layer::Crypt(..) => CryptDevice::<Device>::bytes_above(below_bytes),
+            Layer::Crypt(..) => CryptDevice::bytes_above(below_bytes),
             Layer::Delay(_) => below_bytes,
         }
     }
@@ -161,16 +160,9 @@ pub(super) fn of_layer(error: CryptError) -> ArrayError {
 
 /// The same as a device's error.
 pub(super) fn of_device(error: CryptError, device: &Device) -> DeviceError {
-    let text = error.to_string();
+    let (kind, text) = (DeviceErrorKind::Io, error.to_string());
     match error {
         CryptError::Device(error) => error,
-        _ => DeviceError {
-            kind: DeviceErrorKind::Io,
-            operation: Operation::Read,
-            offset: 0,
-            length_bytes: 0,
-            device: device.describe(),
-            source: io::Error::other(text),
-        },
+        _ => DeviceError::new(kind, Operation::Read, (0, 0), device.describe(), &text),
     }
 }

@@ -15,15 +15,14 @@ use super::book::Book;
 use super::build::{
     Making, Materials, Unusable, build, check_room, plain_mirror, top_bytes, unusable,
 };
-use super::candidate::{ArrayError, Candidate, Identities, refused};
+use super::candidate::{ArrayError, Candidate, Identities, Spare, noted, refused};
 use super::found::{Found, Known, find, stand, take_cut, too_few, why_cut};
 use super::grow::check_length;
 use super::kept::of_layer;
 use super::marks::Marks;
 use super::member::MemberDevice;
 use super::regions::{Regions, set};
-use super::shared::{Shared, code, is_readable, members_of, of_label};
-use super::spare::{Spare, noted};
+use super::shared::{Shared, is_readable, members_of, of_label};
 use super::upkeep::Upkeep;
 use crate::BlockDevice;
 use crate::heal::Ledger;
@@ -219,9 +218,7 @@ impl Array {
         materials: &'m Materials<'m>,
     ) -> Result<Opening<'m>, ArrayError> {
         let all = candidates.clone();
-        let found = find(candidates)?;
-        let blank = found.blank.clone();
-        let Known { mut found, label: as_found, stack, former } = found.known()?;
+        let Known { mut found, label: as_found, stack, strangers } = find(candidates)?;
         // Spares have the label that they became one with.
         let is_member =
             |f: &&Found| members_of(&as_found).iter().any(|m| m.id == f.label.member_id);
@@ -240,7 +237,7 @@ impl Array {
         let tried = devices.iter().map(|(path, device)| (path.clone(), device.clone().map(trial)));
         let looking = share(&label, &stack, tried.collect(), maps.clone());
         let shared = share(&label, &stack, devices, maps);
-        for (path, why) in former.into_iter().chain(blank) {
+        for (path, why) in strangers {
             shared.note("member-ignored", &path, why);
         }
         for &member in &missing {
@@ -382,7 +379,7 @@ pub(super) fn share(
     // Those that may come are in from the beginning.
     let standings = (0..MEMBERS_MAX).map(|number| {
         let standing = rows.get(number).map_or(super::Standing::In, |m| of_label(m.standing));
-        AtomicU8::new(code(standing))
+        AtomicU8::new(standing as u8)
     });
     let book = Book::new(label.clone(), maps, stack.keeps_over_copies());
     Arc::new(Shared {

@@ -13,10 +13,10 @@ use env::{RankedRwLock, RankedWriteGuard};
 use format::label;
 
 use super::build::{Device, Missing};
+use super::candidate::Spare;
 use super::kept::{Kept, of_device};
 use super::member::MemberDevice;
 use super::shared::Shared;
-use super::spare::Spare;
 use crate::heal::{Outcome, Right};
 use crate::layers::order::LayerLock;
 use crate::{BlockDevice, Result, Resync};

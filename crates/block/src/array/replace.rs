@@ -7,16 +7,15 @@ use format::label::{AREA_BYTES, Label, MemberStanding};
 
 use super::Array;
 use super::book::Book;
-use super::candidate::refused;
+use super::candidate::{Spare, noted, refused};
 use super::found::read_label;
 use super::grow::check_free;
 use super::kept::base_of;
 use super::renewed::Alone;
 use super::shared::{Shared, is_readable, number_of};
-use super::spare::{Spare, noted};
 use crate::layers::Standing;
 use crate::stack::Stack;
-use crate::{ArrayError, BlockDevice, Candidate, DeviceError};
+use crate::{ArrayError, BlockDevice, Candidate, DeviceError, DeviceErrorKind, Operation};
 
 impl Array {
     /// Has a blank device, or a spare, take the place of a member. If that is in it stays until
@@ -87,7 +86,8 @@ impl Array {
             return Err(refused(what, "look at `pool status`"));
         }
         if book.label.members[member].standing != MemberStanding::Out {
-            let failure = replaced(&there.path());
+            let (kind, what) = (DeviceErrorKind::Io, Operation::Write);
+            let failure = DeviceError::new(kind, what, (0, 0), there.path(), "it is replaced");
             shared.put_out_with(&mut book, &[member], &failure)?;
         }
         shared.put_in_place(&mut book, member, &spare, alone)
@@ -191,16 +191,5 @@ fn is_plain(stack: &Stack) -> bool {
             matches!(base_of(stack), Stack::Member(_))
         }
         Stack::Mirror { .. } | Stack::Parity { .. } => false,
-    }
-}
-
-fn replaced(path: &str) -> DeviceError {
-    DeviceError {
-        kind: crate::DeviceErrorKind::Io,
-        operation: crate::Operation::Write,
-        offset: 0,
-        length_bytes: 0,
-        device: path.to_owned(),
-        source: std::io::Error::other("it is replaced"),
     }
 }

@@ -12,10 +12,10 @@ use env::{RankedMutex, RankedRwLock};
 use format::label::{self, Label, Member, MemberStanding};
 
 use super::book::Book;
+use super::candidate::Spare;
 use super::member::MemberDevice;
 use super::regions::{Inside, Regions};
 use super::renewed::Renewed;
-use super::spare::Spare;
 use crate::heal::Ledger;
 use crate::layers::{Keeper, Standing};
 use crate::stack::Stack;
@@ -44,6 +44,7 @@ pub(super) struct Shared {
     pub members: RankedRwLock<Vec<Arc<MemberDevice>>>,
     /// Those of the rows after the members'.
     pub spares: RankedMutex<Vec<Spare>>,
+    /// How each stands, by its number among [`Standing`].
     pub standings: Vec<AtomicU8>,
     /// Layers that are made anew with their members.
     pub renewed: RankedMutex<Vec<Arc<Renewed>>>,
@@ -60,14 +61,6 @@ pub(super) struct Shared {
     pub events: RankedMutex<VecDeque<Event>>,
     /// Regions that have still to be brought up to date.
     pub behind: AtomicU64,
-}
-
-pub(super) fn code(standing: Standing) -> u8 {
-    match standing {
-        Standing::In => 0,
-        Standing::Stale => 1,
-        Standing::Out => 2,
-    }
 }
 
 pub(super) fn of_label(standing: MemberStanding) -> Standing {
@@ -118,22 +111,21 @@ impl Shared {
     }
 
     pub fn standing_of(&self, member: usize) -> Standing {
-        match self.standings[member].load(Ordering::SeqCst) {
-            0 => Standing::In,
-            1 => Standing::Stale,
-            _ => Standing::Out,
-        }
+        let code = self.standings[member].load(Ordering::SeqCst);
+        [Standing::In, Standing::Stale, Standing::Out][usize::from(code)]
     }
 
     pub fn set_standing(&self, member: usize, standing: Standing) {
-        self.standings[member].store(code(standing), Ordering::SeqCst);
+        self.standings[member].store(standing as u8, Ordering::SeqCst);
     }
 
     pub fn tell(&self, member: usize, what: &'static str, detail: String) {
-        self.push_event(Event { member: self.member(member).path(), what, detail });
+        self.note(what, &self.member(member).path(), detail);
     }
 
-    pub fn push_event(&self, event: Event) {
+    /// Notes what happened to a device, which may be no member.
+    pub fn note(&self, what: &'static str, path: &str, detail: String) {
+        let event = Event { member: path.to_owned(), what, detail };
         let mut events = self.events.lock();
         if events.len() == EVENTS_MAX {
             events.pop_front();
@@ -266,12 +258,7 @@ impl Shared {
 
 impl Keeper for Shared {
     fn standing(&self, members: &[usize]) -> Standing {
-        let worst = members.iter().map(|&m| self.standings[m].load(Ordering::SeqCst)).max();
-        match worst {
-            None | Some(0) => Standing::In,
-            Some(1) => Standing::Stale,
-            Some(_) => Standing::Out,
-        }
+        members.iter().map(|&m| self.standing_of(m)).max().unwrap_or(Standing::In)
     }
 
     fn put_out(&self, members: &[usize], failure: &DeviceError) -> Result<()> {

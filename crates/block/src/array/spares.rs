@@ -9,12 +9,11 @@ use format::label::{self, AREA_BYTES, Label, MEMBERS_MAX, MemberStanding};
 
 use super::Array;
 use super::book::Book;
-use super::candidate::refused;
+use super::candidate::{Spare, refused, wipe};
 use super::grow::{check_free, check_length};
 use super::replace::can_be_replaced;
 use super::shared::Shared;
-use super::spare::{Spare, wipe};
-use crate::{ArrayError, BlockDevice, Candidate};
+use crate::{ArrayError, Candidate};
 
 /// A spare, as it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -183,10 +182,5 @@ impl Shared {
         let is_free = |s: &&Spare| s.data_bytes() >= data_bytes && !self.is_successor(s.id);
         let fitting = spares.iter().filter(is_free);
         fitting.min_by_key(|s| s.data_bytes()).cloned()
-    }
-
-    /// Notes what happened to a device that is no member.
-    pub(super) fn note(&self, what: &'static str, path: &str, detail: String) {
-        self.push_event(super::Event { member: path.to_owned(), what, detail });
     }
 }

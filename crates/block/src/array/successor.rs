@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use env::{Rank, RankedMutex, RankedRwLock};
 use format::label::AREA_BYTES;
 
-use super::spare::Spare;
+use super::candidate::Spare;
 use crate::layers::Gates;
-use crate::zeros::is_zero;
+use crate::slices::is_zero;
 use crate::{BlockDevice, DeviceError, Result};
 
 /// Bytes for which those who write wait at most.

@@ -6,7 +6,7 @@
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use env::{Rank, RankedGuard, RankedMutex};
 use format::label::MemberStanding;
@@ -15,7 +15,7 @@ use super::book::{Book, Piece};
 use super::marks::Marks;
 use super::shared::Shared;
 use crate::layers::Keeper;
-use crate::together::ask_all;
+use crate::together::{ask_all, make_steps};
 use crate::{BlockDevice, Result, Resync, Standing, Together};
 
 mod succession;
@@ -118,30 +118,14 @@ impl Upkeep {
         if pieces.is_empty() {
             return Ok(false);
         }
-        // In their order, each by the lane that is free first: those that were begun are done in
-        // the end, and no other lies before them.
-        let begun = AtomicUsize::new(0);
-        let bring = |_| {
-            loop {
-                let number = begun.fetch_add(1, Ordering::SeqCst);
-                let Some(&Piece { start, length_bytes, which, .. }) = pieces.get(number) else {
-                    return Ok(());
-                };
-                let outcome = match length_bytes {
-                    0 => Ok(()),
-                    _ => self.top().resync(start, length_bytes, which),
-                };
-                if outcome.is_err() {
-                    begun.store(pieces.len(), Ordering::SeqCst);
-                }
-                if outcome.is_err() || !goes_on() {
-                    return outcome;
-                }
+        let bring = |number: usize| match pieces[number] {
+            Piece { length_bytes: 0, .. } => Ok(()),
+            Piece { start, length_bytes, which, .. } => {
+                self.top().resync(start, length_bytes, which)
             }
         };
-        let outcomes = ask_all(&*self.together, lanes, bring);
-        outcomes.into_iter().collect::<Result<()>>()?;
-        let done = &pieces[..begun.into_inner().min(pieces.len())];
+        let made = make_steps(&*self.together, lanes, pieces.len(), goes_on, bring)?;
+        let done = &pieces[..made];
         // Of what is not in use next to nothing is written.
         let used = done.iter().filter(|piece| piece.which == Resync::Stale);
         self.resynced.fetch_add(used.map(|piece| piece.length_bytes).sum(), Ordering::Relaxed);

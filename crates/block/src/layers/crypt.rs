@@ -11,16 +11,17 @@
 
 use std::io::IoSlice;
 use std::ops::Range;
+use std::sync::Arc;
 
 use format::crypt::{COPY_OFFSETS, CryptHeader, DATA_OFFSET, SECTOR_BYTES, SECTORS_MAX};
 use zeroize::Zeroizing;
 
 pub use self::key::{CryptKey, KeySource};
 use self::xts::{CELL, Xts};
-use super::header::{Unusable, are_sound, forget_between, read_copies};
 use crate::ranges::RangeLock;
 use crate::{BlockDevice, DeviceError, Operation, Outcome, Result, Resync, Right};
 
+mod header;
 mod key;
 mod xts;
 
@@ -76,14 +77,14 @@ pub enum CryptError {
 }
 
 /// A device whose bytes are encrypted.
-pub struct CryptDevice<D> {
-    below: D,
+pub struct CryptDevice {
+    below: Arc<dyn BlockDevice>,
     xts: Xts,
     len_bytes: u64,
     ranges: RangeLock,
 }
 
-impl<D: BlockDevice> CryptDevice<D> {
+impl CryptDevice {
     /// Makes `below` an encrypted device that `key` opens; what is on it is lost. `random` fills
     /// bytes with what nobody can guess: the operating system's random numbers (`env::Entropy` is
     /// for identities, and not enough for keys).
@@ -91,7 +92,7 @@ impl<D: BlockDevice> CryptDevice<D> {
     /// # Errors
     /// Those of the device below, or if it has no room, or if `random` gives the same twice.
     pub fn format(
-        below: &D,
+        below: &dyn BlockDevice,
         key: &CryptKey,
         random: &mut dyn FnMut(&mut [u8]),
     ) -> std::result::Result<(), CryptError> {
@@ -112,7 +113,7 @@ impl<D: BlockDevice> CryptDevice<D> {
         for offset in COPY_OFFSETS {
             below.write_durable(offset, &[IoSlice::new(&[0; SECTOR_BYTES])])?;
         }
-        Ok(write_headers(below, &header)?)
+        Ok(header::write(below, &header)?)
     }
 
     /// The encrypted device that is on `below`, as long as that has room for.
@@ -120,21 +121,24 @@ impl<D: BlockDevice> CryptDevice<D> {
     /// # Errors
     /// Those of the device below; `WrongKey`; `Header` if it is no encrypted device, or one of
     /// another version; `TooShort` if it was cut.
-    pub fn open(below: D, key: &CryptKey) -> std::result::Result<CryptDevice<D>, CryptError> {
-        let (header, data_key) = read_header(&below, key)?;
+    pub fn open(
+        below: Arc<dyn BlockDevice>,
+        key: &CryptKey,
+    ) -> std::result::Result<CryptDevice, CryptError> {
+        let (header, data_key) = header::read(&*below, key)?;
         let (device, bytes) = (below.describe(), below.len_bytes());
         let expected = DATA_OFFSET + header.sectors * SECTOR_BYTES as u64;
         if bytes < expected {
             return Err(CryptError::TooShort { device, bytes, expected });
         }
-        let len_bytes = CryptDevice::<D>::bytes_above(bytes);
+        let len_bytes = CryptDevice::bytes_above(bytes);
         let (xts, ranges) = (Xts::new(&data_key), RangeLock::default());
         Ok(CryptDevice { below, xts, len_bytes, ranges })
     }
 
     /// The same, so deep in a stack.
     #[must_use]
-    pub(crate) fn at_depth(self, depth: usize) -> CryptDevice<D> {
+    pub(crate) fn at_depth(self, depth: usize) -> CryptDevice {
         CryptDevice { ranges: RangeLock::at_depth(depth), ..self }
     }
 
@@ -167,6 +171,19 @@ impl<D: BlockDevice> CryptDevice<D> {
             buffer.copy_from_slice(&whole[cells.wanted]);
         }
         Ok(done)
+    }
+
+    /// Fills `buffer` with the plain bytes of what `read` reads below.
+    fn read_shared(
+        &self,
+        offset: u64,
+        buffer: &mut [u8],
+        read: impl FnOnce(u64, &mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.check(Operation::Read, offset, buffer.len() as u64)?;
+        let cells = Cells::of(offset, buffer.len());
+        let _held = self.ranges.share(cells.start..cells.end);
+        self.read_cells(offset, buffer, |at, bytes| read(at, bytes).map(|()| true)).map(drop)
     }
 
     /// Encrypts a write, with the rest of its first and last cell, and gives it to `write`.
@@ -262,17 +279,13 @@ impl<D: BlockDevice> CryptDevice<D> {
     }
 }
 
-impl<D: BlockDevice> BlockDevice for CryptDevice<D> {
+impl BlockDevice for CryptDevice {
     fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.check(Operation::Read, offset, buffer.len() as u64)?;
-        let cells = Cells::of(offset, buffer.len());
-        let _held = self.ranges.share(cells.start..cells.end);
-        let read = |at: u64, bytes: &mut [u8]| self.below.read_at(at, bytes).map(|()| true);
-        self.read_cells(offset, buffer, read).map(drop)
+        self.read_shared(offset, buffer, |at, bytes| self.below.read_at(at, bytes))
     }
 
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
@@ -318,11 +331,7 @@ impl<D: BlockDevice> BlockDevice for CryptDevice<D> {
     }
 
     fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.check(Operation::Read, offset, buffer.len() as u64)?;
-        let cells = Cells::of(offset, buffer.len());
-        let _held = self.ranges.share(cells.start..cells.end);
-        let read = |at: u64, bytes: &mut [u8]| self.below.read_copy(copy, at, bytes).map(|()| true);
-        self.read_cells(offset, buffer, read).map(drop)
+        self.read_shared(offset, buffer, |at, bytes| self.below.read_copy(copy, at, bytes))
     }
 
     fn ways(&self) -> usize {
@@ -330,11 +339,7 @@ impl<D: BlockDevice> BlockDevice for CryptDevice<D> {
     }
 
     fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.check(Operation::Read, offset, buffer.len() as u64)?;
-        let cells = Cells::of(offset, buffer.len());
-        let _held = self.ranges.share(cells.start..cells.end);
-        let read = |at: u64, bytes: &mut [u8]| self.below.read_way(way, at, bytes).map(|()| true);
-        self.read_cells(offset, buffer, read).map(drop)
+        self.read_shared(offset, buffer, |at, bytes| self.below.read_way(way, at, bytes))
     }
 
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
@@ -356,10 +361,10 @@ impl<D: BlockDevice> BlockDevice for CryptDevice<D> {
         }
         let mut range = DATA_OFFSET + offset..DATA_OFFSET + offset + length_bytes;
         if which == Resync::Unused && offset == 0 {
-            range.start = forget_between(&self.below, COPY_OFFSETS)?;
+            range.start = header::forget_between(&*self.below)?;
         }
         if which == Resync::Computed {
-            if offset == 0 && are_sound(&self.below, &COPY_OFFSETS, CryptHeader::decode) {
+            if offset == 0 && header::are_sound(&*self.below) {
                 range.start = 0;
             }
             if offset + length_bytes == self.len_bytes {
@@ -419,27 +424,4 @@ fn sealed(
     let mut salt = [0; 32];
     random(&mut salt);
     CryptHeader { sectors, salt, wrapped_key: key.wrap(&salt, data_key) }
-}
-
-fn write_headers(below: &dyn BlockDevice, header: &CryptHeader) -> Result<()> {
-    for (copy, offset) in COPY_OFFSETS.into_iter().enumerate() {
-        below.write_durable(offset, &[IoSlice::new(&header.encode(copy))])?;
-    }
-    Ok(())
-}
-
-/// The header, and the key of the data in it.
-fn read_header(
-    below: &dyn BlockDevice,
-    key: &CryptKey,
-) -> std::result::Result<(CryptHeader, key::DataKey), CryptError> {
-    let (decode, encode) = (CryptHeader::decode, CryptHeader::encode);
-    let accept = |header: &CryptHeader| key.unwrap(&header.salt, &header.wrapped_key);
-    read_copies(below, &COPY_OFFSETS, decode, encode, accept).map_err(|unusable| {
-        let device = below.describe();
-        match unusable {
-            Unusable::Damaged(text) => CryptError::Header { device, text },
-            Unusable::Refused => CryptError::WrongKey { device },
-        }
-    })
 }

@@ -33,27 +33,27 @@ impl Delays {
 }
 
 /// A device that takes its time.
-pub struct DelayDevice<D> {
-    below: D,
+pub struct DelayDevice {
+    below: Arc<dyn BlockDevice>,
     delays: Delays,
     pause: Pause,
 }
 
-impl<D: BlockDevice> DelayDevice<D> {
+impl DelayDevice {
     /// A delay layer over `below`.
-    pub fn new(below: D, delays: Delays, pause: Pause) -> DelayDevice<D> {
+    pub fn new(below: Arc<dyn BlockDevice>, delays: Delays, pause: Pause) -> DelayDevice {
         DelayDevice { below, delays, pause }
     }
 
-    fn wait(&self, nanos: u64) -> &D {
+    fn wait(&self, nanos: u64) -> &dyn BlockDevice {
         if nanos > 0 {
             (self.pause)(nanos);
         }
-        &self.below
+        &*self.below
     }
 }
 
-impl<D: BlockDevice> BlockDevice for DelayDevice<D> {
+impl BlockDevice for DelayDevice {
     fn len_bytes(&self) -> u64 {
         self.below.len_bytes()
     }

@@ -4,6 +4,7 @@
 //! copies from one to another, so that what is copied is never older than what was written.
 
 use env::{Rank, RankedReadGuard, RankedRwLock, RankedWriteGuard};
+use smallvec::SmallVec;
 
 use super::order::{GATES, LayerLock};
 
@@ -17,11 +18,7 @@ pub(crate) struct Gates {
 }
 
 /// A range held; let go when dropped.
-#[derive(Debug)]
-pub(crate) enum Held<'g> {
-    One(#[allow(dead_code)] RankedReadGuard<'g, ()>),
-    Many(#[allow(dead_code)] Vec<RankedReadGuard<'g, ()>>),
-}
+pub(crate) type Held<'g> = SmallVec<[RankedReadGuard<'g, ()>; 2]>;
 
 impl Gates {
     /// Those of a layer.
@@ -38,46 +35,27 @@ impl Gates {
 
     /// Waits until nobody copies in the range.
     pub(crate) fn share(&self, offset: u64, length_bytes: u64) -> Held<'_> {
-        let gates = gates_of(offset, length_bytes);
-        match gates.as_slice() {
-            [one] => Held::One(self.gates[*one].read()),
-            many => Held::Many(many.iter().map(|&gate| self.gates[gate].read()).collect()),
-        }
+        gates_of(offset, length_bytes).map(|gate| self.gates[gate].read()).collect()
     }
 
     /// Shares the range of one gate, if nobody copies there now.
-    pub(crate) fn try_share_one(&self, offset: u64) -> Option<Held<'_>> {
-        let gate = (offset >> SPAN_SHIFT) as usize % GATES;
-        self.gates[gate].try_read().map(Held::One)
+    pub(crate) fn try_share_one(&self, offset: u64) -> Option<RankedReadGuard<'_, ()>> {
+        self.gates[(offset >> SPAN_SHIFT) as usize % GATES].try_read()
     }
 
     /// Waits until nobody writes or copies in the range.
     pub(crate) fn take(&self, offset: u64, length_bytes: u64) -> Vec<RankedWriteGuard<'_, ()>> {
-        let gates = gates_of(offset, length_bytes);
-        gates.as_slice().iter().map(|&gate| self.gates[gate].write()).collect()
+        gates_of(offset, length_bytes).map(|gate| self.gates[gate].write()).collect()
     }
 }
 
 /// The gates of a range in the order in which everybody takes them.
-fn gates_of(offset: u64, length_bytes: u64) -> GateList {
+fn gates_of(offset: u64, length_bytes: u64) -> impl Iterator<Item = usize> {
     let first = offset >> SPAN_SHIFT;
     let last = offset.saturating_add(length_bytes.max(1) - 1) >> SPAN_SHIFT;
-    let count = (last - first).saturating_add(1).min(GATES as u64);
-    let mut list = GateList { gates: [0; GATES], count: count as usize };
-    for (gate, span) in list.gates.iter_mut().zip(first..first + count) {
-        *gate = (span % GATES as u64) as usize;
-    }
-    list.gates[..list.count].sort_unstable();
-    list
-}
-
-struct GateList {
-    gates: [usize; GATES],
-    count: usize,
-}
-
-impl GateList {
-    fn as_slice(&self) -> &[usize] {
-        &self.gates[..self.count]
-    }
+    let count = (last - first).saturating_add(1).min(GATES as u64) as usize;
+    let begin = (first % GATES as u64) as usize;
+    // Behind the last gate they go on with the first.
+    let around = (begin + count).saturating_sub(GATES);
+    (0..around).chain(begin..(begin + count).min(GATES))
 }

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use env::RankedRwLock;
 
-use crate::zeros::is_zero;
+use crate::slices::is_zero;
 use crate::{BlockDevice, Operation, Result};
 
 /// Bytes of a chunk: large enough to keep the index small, small enough to be sparse.

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::gates::Gates;
-use super::sides::{Keeper, Side, Sides, Standing};
-use crate::heal::{self, Copies, Ledger, Outcome, Right};
-use crate::zeros::is_zero;
-use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Resync, Together};
+use super::sides::{Setting, Side, Sides, Standing};
+use crate::heal::{self, Copies, Outcome, Right};
+use crate::slices::is_zero;
+use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Resync};
 
 /// Bytes that are read alone where a read of more failed.
 const BLOCK_BYTES: u64 = 4096;
@@ -30,7 +30,6 @@ const TURN_SHIFT: u32 = 20;
 pub struct MirrorDevice {
     sides: Sides,
     reads_in_flight: Vec<AtomicUsize>,
-    ledger: Arc<Ledger>,
     /// Those who use it with a side less, and with one more, share them.
     gates: Arc<Gates>,
     len_bytes: u64,
@@ -39,23 +38,12 @@ pub struct MirrorDevice {
 impl MirrorDevice {
     /// A mirror of sides, as long as the shortest.
     #[must_use]
-    pub fn new(sides: Vec<Side>, keeper: Arc<dyn Keeper>, ledger: Arc<Ledger>) -> MirrorDevice {
+    pub fn new(sides: Vec<Side>, setting: Setting) -> MirrorDevice {
         let reads_in_flight = sides.iter().map(|_| AtomicUsize::new(0)).collect();
-        let sides = Sides::new("mirror", sides, keeper);
-        let (gates, len_bytes) = (Arc::new(Gates::at_depth(0)), sides.len_bytes());
-        MirrorDevice { sides, reads_in_flight, ledger, gates, len_bytes }
-    }
-
-    /// The same, whose sides are asked in this way for what each takes its time for.
-    #[must_use]
-    pub fn asked(self, together: Arc<dyn Together>) -> MirrorDevice {
-        MirrorDevice { sides: self.sides.asked(together), ..self }
-    }
-
-    /// The same, so deep in a stack.
-    #[must_use]
-    pub(crate) fn at_depth(self, depth: usize) -> MirrorDevice {
-        MirrorDevice { gates: Arc::new(Gates::at_depth(depth)), ..self }
+        let gates = Arc::new(Gates::at_depth(setting.depth));
+        let sides = Sides::new("mirror", sides, setting);
+        let len_bytes = sides.len_bytes();
+        MirrorDevice { sides, reads_in_flight, gates, len_bytes }
     }
 
     /// The same with another side, which is as long at least. A request under way
@@ -65,7 +53,6 @@ impl MirrorDevice {
         MirrorDevice {
             sides: self.sides.with(side),
             reads_in_flight: (0..=self.sides.count()).map(|_| AtomicUsize::new(0)).collect(),
-            ledger: Arc::clone(&self.ledger),
             gates: Arc::clone(&self.gates),
             len_bytes: self.len_bytes,
         }
@@ -191,27 +178,6 @@ fn reads(device: &dyn BlockDevice, offset: u64, expected: &[u8]) -> bool {
     device.read_at(offset, &mut there).is_ok() && there == expected
 }
 
-/// The sides of a mirror that are in, for healing.
-struct SidesIn<'m> {
-    mirror: &'m MirrorDevice,
-    sides: Vec<usize>,
-    offset: u64,
-}
-
-impl Copies for SidesIn<'_> {
-    fn count(&self) -> usize {
-        self.sides.len()
-    }
-
-    fn read(&self, copy: usize, buffer: &mut [u8]) -> Result<()> {
-        self.mirror.read_side(self.sides[copy], self.offset, buffer)
-    }
-
-    fn write_back(&self, copy: usize, bytes: &[u8]) -> Result<()> {
-        self.mirror.sides.write_over(self.sides[copy], self.offset, bytes)
-    }
-}
-
 impl BlockDevice for MirrorDevice {
     fn len_bytes(&self) -> u64 {
         self.len_bytes
@@ -234,10 +200,7 @@ impl BlockDevice for MirrorDevice {
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
         self.check(Operation::Read, offset, buffer.len() as u64)?;
         let Some(side) = self.choose(offset) else { return Ok(false) };
-        let stays_in = self.sides.stays_in(side);
-        // One that fails is read again by those who may wait, and healed there.
-        let is_read = self.sides.device(side).try_read_at(offset, buffer).unwrap_or(false);
-        Ok(is_read && stays_in())
+        Ok(self.sides.try_read(side, offset, buffer))
     }
 
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
@@ -317,8 +280,13 @@ impl BlockDevice for MirrorDevice {
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
         self.check(Operation::Read, offset, buffer.len() as u64)?;
         let _alone = self.gates.take(offset, buffer.len() as u64);
-        let copies = SidesIn { mirror: self, sides: self.sides.all_in().collect(), offset };
-        heal::settle(&copies, buffer, right, &self.ledger)
+        let sides: Vec<usize> = self.sides.all_in().collect();
+        let copies = Copies {
+            count: sides.len(),
+            read: &|copy, buffer| self.read_side(sides[copy], offset, buffer),
+            write_back: &|copy, bytes| self.sides.write_over(sides[copy], offset, bytes),
+        };
+        heal::settle(&copies, buffer, right, self.sides.ledger())
     }
 
     fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {

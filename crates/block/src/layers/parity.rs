@@ -19,10 +19,10 @@ use self::intake::Intake;
 use self::layout::CELL;
 pub use self::layout::Layout;
 use self::rows::Rows;
-use super::sides::{Keeper, Side, Sides};
-use crate::heal::{self, Ledger, Outcome, Right};
+use super::sides::{Setting, Side, Sides};
+use crate::heal::{self, Outcome, Right};
 use crate::ranges::RangeLock;
-use crate::{BlockDevice, Operation, Result, Resync, Together};
+use crate::{BlockDevice, Operation, Result, Resync};
 
 mod cache;
 mod codes;
@@ -65,27 +65,14 @@ impl ParityDevice {
         sides: Vec<Side>,
         layout: Layout,
         id: u128,
-        keeper: Arc<dyn Keeper>,
-        ledger: Arc<Ledger>,
+        setting: Setting,
     ) -> Result<ParityDevice> {
         assert_eq!(sides.len(), layout.sides, "as many as are laid out");
-        let rows = Rows::new(Sides::new("parity", sides, keeper), layout, ledger);
-        let intake = Intake::new(rows, layout, id);
+        let depth = setting.depth;
+        let rows = Rows::new(Sides::new("parity", sides, setting), layout, depth);
+        let intake = Intake::new(rows, layout, id, depth);
         intake.recover()?;
-        Ok(ParityDevice { intake, layout, ranges: RangeLock::at_depth(0) })
-    }
-
-    /// The same, whose sides are asked to flush in this way.
-    #[must_use]
-    pub fn asked(self, together: Arc<dyn Together>) -> ParityDevice {
-        ParityDevice { intake: self.intake.over(|rows| rows.asked(together)), ..self }
-    }
-
-    /// The same, so deep in a stack.
-    #[must_use]
-    pub(crate) fn at_depth(self, depth: usize) -> ParityDevice {
-        let ranges = RangeLock::at_depth(depth);
-        ParityDevice { intake: self.intake.at_depth(depth), ranges, ..self }
+        Ok(ParityDevice { intake, layout, ranges: RangeLock::at_depth(depth) })
     }
 
     /// Says that nothing was ever written here.
@@ -110,7 +97,7 @@ impl ParityDevice {
 
     /// Makes rows of a stripe agree, if they are to.
     fn resync_rows(&self, stripe: u64, within: &Range<u64>, which: Resync) -> Result<()> {
-        let is_loose = self.cache().loose.contains(stripe);
+        let is_loose = self.cache().loose.contains(stripe..stripe + 1);
         let is_done = match which {
             Resync::Loose => !is_loose,
             Resync::Computed => is_loose || within.is_empty(),
@@ -135,7 +122,7 @@ impl ParityDevice {
         self.settle(stripe, within, which)?;
         let is_whole = *within == (0..self.layout.chunk_bytes);
         if is_whole && matches!(which, Resync::Loose | Resync::All) {
-            self.cache().loose.remove(stripe);
+            self.cache().loose.remove(stripe..stripe + 1);
         }
         Ok(())
     }
@@ -154,10 +141,7 @@ impl BlockDevice for ParityDevice {
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
         self.check(Operation::Read, offset, buffer.len() as u64)?;
         let mut parts = self.layout.parts(offset, buffer.len());
-        Ok(parts.all(|part| {
-            let read = |side: &dyn BlockDevice, at, to: &mut [u8]| side.try_read_at(at, to);
-            self.read_plainly(&part, &mut buffer[part.range.clone()], read)
-        }))
+        Ok(parts.all(|part| self.try_read_part(&part, &mut buffer[part.range.clone()])))
     }
 
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {

@@ -4,8 +4,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::{Keeper, Layout, MemoryDevice, MirrorDevice, ParityDevice, Side, Standing};
-use crate::{BlockDevice, DeviceError, Ledger, Result};
+use super::{Keeper, Layout, MemoryDevice, MirrorDevice, ParityDevice, Setting, Side, Standing};
+use crate::{BlockDevice, DeviceError, InTurn, Result};
 
 const BYTES: u64 = 1 << 20;
 
@@ -91,13 +91,14 @@ fn made(is_parity: bool) -> Made {
     };
     let sides = devices.iter().enumerate().map(side).collect();
     let keeper = Arc::<House>::clone(&house) as Arc<dyn Keeper>;
+    let (ledger, together) = (Arc::default(), Arc::new(InTurn));
+    let setting = Setting { keeper, ledger, together, depth: 0 };
     if !is_parity {
-        return (house, Box::new(MirrorDevice::new(sides, keeper, Arc::new(Ledger::default()))));
+        return (house, Box::new(MirrorDevice::new(sides, setting)));
     }
     let layout = Layout { sides: 3, parities: 1, chunk_bytes: 4096, slot_bytes: 65_536 };
     ParityDevice::format(&devices, layout, 1).expect("a journal");
-    let ledger = Arc::new(Ledger::default());
-    let device = ParityDevice::open(sides, layout, 1, keeper, ledger).expect("a parity");
+    let device = ParityDevice::open(sides, layout, 1, setting).expect("a parity");
     (house, Box::new(device))
 }
 

@@ -11,11 +11,12 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
+use crate::heal::Ledger;
 use crate::together::ask_all;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, InTurn, Operation, Result, Together};
 
-/// How a member stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a member stands, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// It has everything.
     In,
@@ -53,14 +54,26 @@ pub struct Side {
     pub members: Vec<usize>,
 }
 
+/// How a layer with sides stands in its stack.
+#[derive(Clone)]
+pub struct Setting {
+    /// Who knows how its sides stand.
+    pub keeper: Arc<dyn Keeper>,
+    /// What its healing takes.
+    pub ledger: Arc<Ledger>,
+    /// How its sides are asked to flush, and for what else takes its time.
+    pub together: Arc<dyn Together>,
+    /// How deep it lies.
+    pub depth: usize,
+}
+
 /// All sides of a layer, by number, and who knows how they stand.
 #[derive(Clone)]
 pub(crate) struct Sides {
     /// The layer's name, for people.
     layer: &'static str,
     sides: Vec<Side>,
-    keeper: Arc<dyn Keeper>,
-    together: Arc<dyn Together>,
+    setting: Setting,
 }
 
 /// Whether a request that failed on a side is no reason to fail it on all: the device failed it,
@@ -103,14 +116,8 @@ impl Answers {
 }
 
 impl Sides {
-    /// Sides that are asked one after the other.
-    pub fn new(layer: &'static str, sides: Vec<Side>, keeper: Arc<dyn Keeper>) -> Sides {
-        Sides { layer, sides, keeper, together: Arc::new(InTurn) }
-    }
-
-    /// The same, which are asked to flush, and for what else takes its time, in this way.
-    pub fn asked(self, together: Arc<dyn Together>) -> Sides {
-        Sides { together, ..self }
+    pub fn new(layer: &'static str, sides: Vec<Side>, setting: Setting) -> Sides {
+        Sides { layer, sides, setting }
     }
 
     /// The same with another one behind them.
@@ -144,12 +151,24 @@ impl Sides {
         &*self.sides[side].device
     }
 
+    /// Reads from a side if that needs no waiting; false if it would, fails, or was not in all the
+    /// time: then it is read by those who may wait.
+    pub fn try_read(&self, side: usize, at: u64, buffer: &mut [u8]) -> bool {
+        let stays_in = self.stays_in(side);
+        let mut is_read = || self.device(side).try_read_at(at, buffer).unwrap_or(false);
+        stays_in() && is_read() && stays_in()
+    }
+
+    pub fn ledger(&self) -> &Ledger {
+        &self.setting.ledger
+    }
+
     pub fn together(&self) -> &dyn Together {
-        &*self.together
+        &*self.setting.together
     }
 
     pub fn standing(&self, side: usize) -> Standing {
-        self.keeper.standing(&self.sides[side].members)
+        self.setting.keeper.standing(&self.sides[side].members)
     }
 
     pub fn is_in(&self, side: usize) -> bool {
@@ -163,12 +182,12 @@ impl Sides {
 
     /// Whether there is what a crash left that is not settled.
     pub fn are_unsettled(&self) -> bool {
-        self.keeper.is_unsettled()
+        self.setting.keeper.is_unsettled()
     }
 
     /// How often a side was put out.
     pub fn absences(&self, side: usize) -> u64 {
-        self.keeper.absences(&self.sides[side].members)
+        self.setting.keeper.absences(&self.sides[side].members)
     }
 
     /// Says later whether a side was in all the time since now.
@@ -184,12 +203,12 @@ impl Sides {
     /// # Errors
     /// As [`Keeper::put_out`].
     pub fn put_out(&self, side: usize, failure: &DeviceError) -> Result<()> {
-        self.keeper.put_out(&self.sides[side].members, failure)
+        self.setting.keeper.put_out(&self.sides[side].members, failure)
     }
 
     /// Notes a read that failed and that other sides answered.
     pub fn note_failed_read(&self, side: usize, failure: &DeviceError) {
-        self.keeper.note_failed_read(&self.sides[side].members, failure);
+        self.setting.keeper.note_failed_read(&self.sides[side].members, failure);
     }
 
     /// Reads from a side; false if it was not in all the time.
@@ -258,7 +277,7 @@ impl Sides {
         range: (u64, u64),
         request: impl Fn(&dyn BlockDevice) -> Result<()> + Sync,
     ) -> Result<()> {
-        self.ask_all_by(&*self.together, operation, range, request)
+        self.ask_all_by(&*self.setting.together, operation, range, request)
     }
 
     /// Makes durable what every side has that is not out.

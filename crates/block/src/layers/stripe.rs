@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::heal::{self, Outcome, Right};
+use crate::slices::cut;
 use crate::together::ask_all;
 use crate::{BlockDevice, InTurn, Operation, Result, Resync, Together};
 
@@ -215,21 +216,6 @@ fn each_with_each(counts: Vec<usize>) -> impl Iterator<Item = Vec<usize>> {
     })
 }
 
-/// The slices of a part of what slices hold together.
-fn cut<'s>(slices: &'s [IoSlice<'_>], range: Range<usize>) -> Vec<IoSlice<'s>> {
-    let mut cut = Vec::new();
-    let mut start = 0;
-    for slice in slices {
-        let end = start + slice.len();
-        let (from, to) = (range.start.max(start), range.end.min(end));
-        if from < to {
-            cut.push(IoSlice::new(&slice[from - start..to - start]));
-        }
-        start = end;
-    }
-    cut
-}
-
 impl BlockDevice for StripeDevice {
     fn len_bytes(&self) -> u64 {
         self.len_bytes
@@ -359,7 +345,7 @@ impl BlockDevice for StripeDevice {
     }
 
     fn describe(&self) -> String {
-        let below: Vec<String> = self.below.iter().map(BlockDevice::describe).collect();
+        let below: Vec<String> = self.below.iter().map(|device| device.describe()).collect();
         let name = match self.order {
             Order::InTurn(_) => "stripe",
             Order::Starts(_) => "concat",

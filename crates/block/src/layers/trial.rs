@@ -5,43 +5,33 @@
 //! opened until it is known that the pool on them can be: that writes what is in the journals of
 //! parities, to all their sides, and some pages, and is gone with the trial.
 
-use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::ops::Range;
+use std::sync::Arc;
 
 use env::RankedRwLock;
 
 use super::memory::MemoryDevice;
+use crate::range_set::RangeSet;
 use crate::{BlockDevice, Result};
 
 /// A device on which everything can be tried.
-pub struct TrialDevice<D> {
-    below: D,
+pub struct TrialDevice {
+    below: Arc<dyn BlockDevice>,
     written: MemoryDevice,
-    /// Where something was written: starts and ends of ranges that neither overlap nor touch.
-    ranges: RankedRwLock<BTreeMap<u64, u64>>,
+    /// Where something was written.
+    ranges: RankedRwLock<RangeSet>,
 }
 
-impl<D: BlockDevice> TrialDevice<D> {
+impl TrialDevice {
     /// A trial of `below`.
-    pub fn new(below: D) -> TrialDevice<D> {
+    pub fn new(below: Arc<dyn BlockDevice>) -> TrialDevice {
         let written = MemoryDevice::new(below.len_bytes());
         TrialDevice { below, written, ranges: RankedRwLock::default() }
     }
 }
 
-/// Adds a range to others, and joins those that it overlaps or touches.
-fn add(ranges: &mut BTreeMap<u64, u64>, mut range: Range<u64>) {
-    while let Some((&start, &end)) = ranges.range(..=range.end).next_back()
-        && end >= range.start
-    {
-        ranges.remove(&start);
-        range = range.start.min(start)..range.end.max(end);
-    }
-    ranges.insert(range.start, range.end);
-}
-
-impl<D: BlockDevice> BlockDevice for TrialDevice<D> {
+impl BlockDevice for TrialDevice {
     fn len_bytes(&self) -> u64 {
         self.below.len_bytes()
     }
@@ -50,12 +40,7 @@ impl<D: BlockDevice> BlockDevice for TrialDevice<D> {
         let within = |at: u64| (at - offset) as usize;
         let end = offset.saturating_add(buffer.len() as u64);
         // What is written from here on may be seen or not.
-        let pieces: Vec<Range<u64>> = {
-            let ranges = self.ranges.read();
-            let before = ranges.range(..=offset).next_back().filter(|(_, until)| **until > offset);
-            let from = before.map_or(offset, |(start, _)| *start);
-            ranges.range(from..end.max(from)).map(|(&start, &until)| start..until).collect()
-        };
+        let pieces: Vec<Range<u64>> = self.ranges.read().overlapping(offset..end).collect();
         if end > self.len_bytes() || pieces.is_empty() {
             return self.below.read_at(offset, buffer);
         }
@@ -78,9 +63,7 @@ impl<D: BlockDevice> BlockDevice for TrialDevice<D> {
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         let length_bytes: u64 = slices.iter().map(|slice| slice.len() as u64).sum();
         self.written.write_at(offset, slices)?;
-        if length_bytes > 0 {
-            add(&mut self.ranges.write(), offset..offset + length_bytes);
-        }
+        self.ranges.write().insert(offset..offset + length_bytes);
         Ok(())
     }
 
@@ -117,7 +100,7 @@ mod tests {
         let mut array: Vec<u8> = (0..LEN).map(|at| (at / 7) as u8).collect();
         let under = array.clone();
         below.write_at(0, &[IoSlice::new(&array)]).unwrap();
-        let trial = TrialDevice::new(Arc::clone(&below));
+        let trial = TrialDevice::new(Arc::<MemoryDevice>::clone(&below));
         let mut state = 11_u64;
         let mut next = |below: usize| {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);

@@ -8,6 +8,7 @@ use env::{GRAIN_BYTES, MAP_WORDS, PIECE_BYTES};
 use smallvec::{SmallVec, smallvec};
 
 use super::words::{for_words, runs};
+use crate::range_set::RangeSet;
 
 /// Grains of a block of the media: what is written past a cache is cut at multiples of it.
 const BLOCK_GRAINS: usize = 4096 / GRAIN_BYTES as usize;
@@ -57,8 +58,8 @@ pub(super) struct Table {
     ticks: u64,
     /// How many slots are dirty.
     dirty: usize,
-    /// Ranges of the media that were allocated: end by beginning.
-    allocated: BTreeMap<u64, u64>,
+    /// What of the media was allocated.
+    allocated: RangeSet,
     pub(super) failed: Option<String>,
     /// Somebody found no slot: some are made ahead of need from now on.
     pub(super) is_wanted: bool,
@@ -331,37 +332,15 @@ impl Table {
 
     /// A range of the media has its space.
     pub(super) fn allocated(&mut self, offset: u64, length: u64) {
-        let (mut first, mut end) = (offset, offset + length);
-        // Those that it meets or touches become one with it.
-        while let Some((&at, &to)) = self.allocated.range(..=end).next_back() {
-            if to < first {
-                break;
-            }
-            (first, end) = (first.min(at), end.max(to));
-            self.allocated.remove(&at);
-        }
-        self.allocated.insert(first, end);
+        self.allocated.insert(offset..offset + length);
     }
 
     /// A range has its space no more.
     pub(super) fn discarded(&mut self, offset: u64, length: u64) {
-        let end = offset.saturating_add(length);
-        while let Some((&at, &to)) = self.allocated.range(..end).next_back() {
-            if to <= offset {
-                break;
-            }
-            self.allocated.remove(&at);
-            if to > end {
-                self.allocated.insert(end, to);
-            }
-            if at < offset {
-                self.allocated.insert(at, offset);
-            }
-        }
+        self.allocated.remove(offset..offset.saturating_add(length));
     }
 
     pub(super) fn is_allocated(&self, offset: u64, length: u64) -> bool {
-        let before = self.allocated.range(..=offset).next_back();
-        !self.is_closing && before.is_some_and(|(_, &end)| offset + length <= end)
+        !self.is_closing && self.allocated.contains(offset..offset + length)
     }
 }

@@ -15,7 +15,7 @@ use sim::{Keep, Random, SimMedia};
 use crate::pair::Pair;
 
 type Device = Arc<dyn BlockDevice>;
-type Crypt = CryptDevice<Device>;
+type Crypt = CryptDevice;
 
 const LEN: u64 = 64 << 10;
 const LEN_BELOW: u64 = DATA_OFFSET + LEN;
@@ -26,7 +26,7 @@ fn key(byte: u8) -> CryptKey {
 
 fn made(below: Device) -> Crypt {
     let mut random = Random::new(1);
-    CryptDevice::format(&below, &key(7), &mut |bytes| random.fill(bytes)).expect("room for it");
+    CryptDevice::format(&*below, &key(7), &mut |bytes| random.fill(bytes)).expect("room for it");
     CryptDevice::open(below, &key(7)).expect("the right key")
 }
 
@@ -106,7 +106,7 @@ fn two_devices_of_one_key_have_nothing_in_common() {
     let (first, one) = single(3);
     let second = Arc::new(SimMedia::new(LEN_BELOW, 4));
     let mut random = Random::new(2);
-    CryptDevice::format(&over(&second), &key(7), &mut |bytes| random.fill(bytes)).unwrap();
+    CryptDevice::format(&*over(&second), &key(7), &mut |bytes| random.fill(bytes)).unwrap();
     let two = CryptDevice::open(over(&second), &key(7)).unwrap();
     write(&one, 0, &[1; 512]);
     write(&two, 0, &[1; 512]);
@@ -136,7 +136,7 @@ fn devices_that_are_too_short_and_random_numbers_that_are_none_are_refused() {
     let mut random = Random::new(3);
     let mut fill = |bytes: &mut [u8]| random.fill(bytes);
     let short: Device = Arc::new(MemoryDevice::new(DATA_OFFSET + 511));
-    let error = CryptDevice::format(&short, &key(7), &mut fill).expect_err("no sector");
+    let error = CryptDevice::format(&*short, &key(7), &mut fill).expect_err("no sector");
     assert!(matches!(error, CryptError::TooShort { .. }), "{error}");
     let (media, _) = single(6);
     let cut: Device = Arc::new(MemoryDevice::new(DATA_OFFSET + 512));
@@ -144,7 +144,7 @@ fn devices_that_are_too_short_and_random_numbers_that_are_none_are_refused() {
     let error = refusal(cut, &key(7));
     assert!(matches!(error, CryptError::TooShort { .. }), "{error}");
     let below: Device = Arc::new(MemoryDevice::new(1 << 20));
-    let error = CryptDevice::format(&below, &key(7), &mut |bytes| bytes.fill(4));
+    let error = CryptDevice::format(&*below, &key(7), &mut |bytes| bytes.fill(4));
     assert!(matches!(error, Err(CryptError::Random)));
     assert!(matches!(refusal(below, &key(7)), CryptError::Header { .. }), "nothing was made");
 }
@@ -361,7 +361,7 @@ fn a_crash_while_it_is_made_leaves_none_or_all() {
         media.halt_after(changes);
         let mut random = Random::new(changes);
         let mut fill = |bytes: &mut [u8]| random.fill(bytes);
-        let made = CryptDevice::format(&over(&media), &key(7), &mut fill);
+        let made = CryptDevice::format(&*over(&media), &key(7), &mut fill);
         media.crash_with(&mut |_, change| match changes % 3 {
             0 => Keep::All,
             1 => Keep::Nothing,
@@ -388,7 +388,7 @@ fn keys_are_derived_wrapped_and_used_as_the_format_says() {
         let first: u8 = next.next().expect("two are asked for");
         bytes.iter_mut().enumerate().for_each(|(i, byte)| *byte = first + i as u8);
     };
-    CryptDevice::format(&over(&media), &key(7), &mut fill).unwrap();
+    CryptDevice::format(&*over(&media), &key(7), &mut fill).unwrap();
     let device = CryptDevice::open(over(&media), &key(7)).unwrap();
     write(&device, 5 * 512, &[9; 32]);
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();

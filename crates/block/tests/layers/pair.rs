@@ -45,21 +45,6 @@ impl Pair {
     }
 }
 
-/// A range of a pair, to settle.
-struct Sides<'p>(&'p [MediaDevice; 2], u64);
-
-impl Copies for Sides<'_> {
-    fn count(&self) -> usize {
-        2
-    }
-    fn read(&self, copy: usize, buffer: &mut [u8]) -> Result<()> {
-        self.0[copy].read_at(self.1, buffer)
-    }
-    fn write_back(&self, copy: usize, bytes: &[u8]) -> Result<()> {
-        self.0[copy].write_durable(self.1, &[IoSlice::new(bytes)])
-    }
-}
-
 impl BlockDevice for Pair {
     fn len_bytes(&self) -> u64 {
         self.sides[0].len_bytes()
@@ -96,7 +81,14 @@ impl BlockDevice for Pair {
         self.sides[way].read_at(offset, buffer)
     }
     fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
-        settle(&Sides(&self.sides, offset), buffer, right, &self.ledger)
+        let copies = Copies {
+            count: 2,
+            read: &|copy, buffer| self.sides[copy].read_at(offset, buffer),
+            write_back: &|copy, bytes| {
+                self.sides[copy].write_durable(offset, &[IoSlice::new(bytes)])
+            },
+        };
+        settle(&copies, buffer, right, &self.ledger)
     }
     fn resync(&self, offset: u64, length_bytes: u64, _which: Resync) -> Result<()> {
         self.resyncs.fetch_add(1, Ordering::Relaxed);

@@ -57,7 +57,7 @@ fn without_a_delay_of_reads_they_need_not_wait() {
 #[test]
 fn what_redundancy_needs_is_passed_on() {
     let pair = Pair::new(LEN, 2);
-    let device = DelayDevice::new(Arc::clone(&pair), Delays::all(1), Arc::new(|_| {}));
+    let device = DelayDevice::new(Arc::<Pair>::clone(&pair), Delays::all(1), Arc::new(|_| {}));
     device.write_durable(4096, &[IoSlice::new(&[7; 4096])]).unwrap();
     assert_eq!(pair.durable_writes.load(Ordering::Relaxed), 1);
     assert_eq!(device.copies(0, LEN), 2);

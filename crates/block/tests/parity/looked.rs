@@ -95,8 +95,8 @@ fn headers_of_keys_are_looked_at_before_parity_is_computed_of_them() {
     let mut random = Random::new(35);
     let key = CryptKey::new(vec![3; 32]).expect("a key");
     let mut fill = |bytes: &mut [u8]| random.fill(bytes);
-    CryptDevice::format(&array, &key, &mut fill).expect("formatted");
-    let device = CryptDevice::open(Arc::clone(&array), &key).expect("opened");
+    CryptDevice::format(&*array, &key, &mut fill).expect("formatted");
+    let device = CryptDevice::open(Arc::<Array>::clone(&array), &key).expect("opened");
     let len = device.len_bytes();
     let compute = || {
         let apart = device.disagreements(0, len).expect("readable");
@@ -116,7 +116,7 @@ fn headers_of_keys_are_looked_at_before_parity_is_computed_of_them() {
         rig.media[member].rot(place(0, 64 << 10) + row * 4096 + 100, 3);
     }
     assert_eq!(compute(), 1);
-    let device = CryptDevice::open(Arc::clone(&array), &key).expect("a header is right");
+    let device = CryptDevice::open(Arc::<Array>::clone(&array), &key).expect("a header is right");
     assert!(read(&device, 0, expected.len()) == expected);
     assert_eq!(compute(), 0, "the header was healed");
 }

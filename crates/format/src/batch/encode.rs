@@ -6,7 +6,7 @@ use super::{
     BATCH_ALIGNMENT, BATCH_HEADER_BYTES_MAX, BLOCK_BYTES, BLOCKS_MAX, BatchHeader, BatchKind,
     CRC_BYTES, DescriptorKind, MAGIC, SALT, layout,
 };
-use crate::checksum::structure_crc;
+use crate::checksum::put_crc;
 use crate::error::Place;
 use crate::field::put;
 use crate::location::SEGMENT_BYTES_MAX;
@@ -159,6 +159,5 @@ fn put_header(b: &mut [u8], header: &BatchHeader, bytes: BatchBytes, op_count: u
     put(b, layout::STABLE_SEQ, header.stable_seq.0);
     put(b, layout::DURABLE_SEQ, header.durable_seq.0);
     put(b, layout::FLUSH_COUNT, header.flush_count);
-    let crc = structure_crc(SALT, b, layout::CRC);
-    put(b, layout::CRC, u64::from(crc));
+    put_crc(SALT, b, layout::CRC);
 }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use env::{Held, Rank};
-use format::batch::{BatchEncoder, BatchHeader, BatchKind};
+use format::batch::BatchHeader;
 use units::{Seq, WallTime};
 
-use super::{Appended, BlockOp, InFlight, Log, SegmentSource, Stance, op_bytes};
+use super::{Appended, BlockOp, InFlight, Log, SegmentSource, Stance, encode, op_bytes};
 use crate::segment::Segment;
 use crate::{Error, ErrorKind, Result};
 
@@ -99,14 +99,7 @@ impl Log {
         };
         scratch.clear();
         for (header, group) in reserved.headers.iter().zip(groups) {
-            let mut encoder = BatchEncoder::new(scratch);
-            for op in group.ops {
-                match *op {
-                    BlockOp::Data { block, crcs, .. } => encoder.push_data(block, crcs),
-                    BlockOp::Zero { block, blocks } => encoder.push_zero(block, blocks),
-                }
-            }
-            encoder.finish(header);
+            encode(group.ops, header, scratch);
         }
         let headers: usize = reserved.bytes.iter().map(|bytes| bytes.0 as usize).sum();
         assert_eq!(scratch.len(), headers, "header sizes were foreseen");
@@ -162,18 +155,9 @@ impl Log {
             assert!(group.time > state.last_time, "time rises");
             state.last_time = group.time;
             state.behind = None;
-            headers.push(BatchHeader {
-                segment: segment.number,
-                offset: state.tail,
-                kind: BatchKind::Writes,
-                nonce: segment.nonce,
-                timeline,
-                time: group.time,
-                base_seq: Seq(state.last_seq + 1),
-                stable_seq: Seq(state.last_seq),
-                durable_seq: Seq(state.durable),
-                flush_count: state.flushes_total,
-            });
+            // It says that all before it has ended.
+            let stable_seq = Seq(state.last_seq);
+            headers.push(BatchHeader { stable_seq, ..state.next_header(&segment, timeline) });
             bytes.push((header_bytes, payload_bytes));
             state.tail += header_bytes + payload_bytes;
             state.last_seq += group.ops.len() as u64;

@@ -8,9 +8,7 @@
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;
 
-use format::batch::{BATCH_ALIGNMENT, BATCH_HEADER_FIXED_BYTES, BatchEncoder};
-use format::batch::{BatchHeader, BatchKind};
-use units::Seq;
+use format::batch::{BATCH_ALIGNMENT, BATCH_HEADER_FIXED_BYTES, BatchEncoder, BatchHeader};
 
 use super::{Log, LogState};
 use crate::io_tally::IoKind;
@@ -59,18 +57,7 @@ impl LogState {
         if u64::from(self.tail + BYTES + kept) > zone_bytes {
             return None;
         }
-        let header = BatchHeader {
-            segment: segment.number,
-            offset: self.tail,
-            kind: BatchKind::Writes,
-            nonce: segment.nonce,
-            timeline: 0,
-            time: self.last_time,
-            base_seq: Seq(self.last_seq + 1),
-            stable_seq: Seq(self.stable),
-            durable_seq: Seq(self.durable),
-            flush_count: self.flushes_total,
-        };
+        let header = self.next_header(segment, 0);
         self.tail += BYTES;
         segment.end.store(self.tail, Ordering::Release);
         segment.settle();

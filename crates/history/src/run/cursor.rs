@@ -1,4 +1,4 @@
-//! Walking entries in order: of a run, or of a sorted slice.
+//! Walking the entries of a run in order.
 
 use std::sync::Arc;
 
@@ -11,28 +11,6 @@ use crate::Result;
 
 /// How many entries to step over before searching the leaf: the next wanted entry is often near.
 const STEPS_BEFORE_SEARCH: usize = 4;
-
-/// Entries in order, one at a time.
-pub trait EntrySource {
-    /// The entry that the source stands at; `None` at the end.
-    fn peek(&self) -> Option<Entry>;
-
-    /// Goes to the next entry.
-    ///
-    /// # Errors
-    /// `Corrupt`, or the device's.
-    fn advance(&mut self) -> Result<()>;
-}
-
-impl<T: EntrySource + ?Sized> EntrySource for Box<T> {
-    fn peek(&self) -> Option<Entry> {
-        (**self).peek()
-    }
-
-    fn advance(&mut self) -> Result<()> {
-        (**self).advance()
-    }
-}
 
 /// A place in a run.
 pub struct RunCursor<'a> {
@@ -155,43 +133,24 @@ impl RunCursor<'_> {
         self.leaf = Some(self.run.leaf(self.source, self.index, number, self.keep_leaves)?);
         Ok(())
     }
-}
 
-impl EntrySource for RunCursor<'_> {
+    /// The entry that it stands at; `None` at the end.
     #[inline]
-    fn peek(&self) -> Option<Entry> {
+    pub fn peek(&self) -> Option<Entry> {
         self.leaf.as_ref().map(|leaf| leaf.get(self.position))
     }
 
+    /// Goes to the next entry.
+    ///
+    /// # Errors
+    /// `Corrupt`, or the device's; the cursor is then at the end.
     #[inline]
-    fn advance(&mut self) -> Result<()> {
+    pub fn advance(&mut self) -> Result<()> {
         let Some(leaf) = &self.leaf else { return Ok(()) };
         if self.position + 1 < leaf.len() {
             self.position += 1;
             return Ok(());
         }
         self.enter(self.leaf_number as usize + 1, 0)
-    }
-}
-
-/// A place in a sorted slice of entries.
-pub struct SliceCursor<'a>(&'a [Entry]);
-
-impl<'a> SliceCursor<'a> {
-    /// A cursor at the first entry. Asserts that they are in order.
-    pub fn new(entries: &'a [Entry]) -> SliceCursor<'a> {
-        assert!(entries.is_sorted_by(|a, b| a.order() < b.order()), "entries in order");
-        SliceCursor(entries)
-    }
-}
-
-impl EntrySource for SliceCursor<'_> {
-    fn peek(&self) -> Option<Entry> {
-        self.0.first().copied()
-    }
-
-    fn advance(&mut self) -> Result<()> {
-        self.0 = self.0.get(1..).unwrap_or_default();
-        Ok(())
     }
 }

@@ -3,7 +3,6 @@
 use format::map::{Entry, Key, LEVEL_MAX};
 use units::{Lba, Seq};
 
-use super::cursor::EntrySource;
 use super::{Run, RunSource};
 use crate::Result;
 use crate::slot::{BLOCKS_PER_PAGE, Slot};
@@ -27,7 +26,7 @@ impl Run {
             return Ok(());
         }
         if let Some(trim) = self.newest_cover(source, page, at)? {
-            slots.iter_mut().for_each(|slot| raise(slot, &trim));
+            slots.iter_mut().for_each(|slot| slot.raise(&trim));
         }
         self.fill_blocks(source, page, at, slots)
     }
@@ -69,15 +68,9 @@ impl Run {
                 continue;
             }
             let i = usize::try_from(entry.key.index - first).expect("a block of the page");
-            raise(&mut slots[i], &entry);
+            slots[i].raise(&entry);
             cursor.seek_forward(Key::block(Lba(entry.key.index + 1)), at)?;
         }
         Ok(())
-    }
-}
-
-fn raise(slot: &mut Slot, entry: &Entry) {
-    if entry.seq > slot.seq {
-        *slot = Slot { seq: entry.seq, location: entry.location, crc: entry.crc, known: true };
     }
 }

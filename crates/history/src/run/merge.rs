@@ -1,4 +1,4 @@
-//! Several sources of entries as one, in order.
+//! The entries of several runs as one sequence, in order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,48 +6,49 @@ use std::collections::BinaryHeap;
 use format::map::{Entry, Key};
 use units::Seq;
 
-use super::cursor::EntrySource;
+use super::RunCursor;
 use crate::Result;
 
-/// The order of the heap: an entry's place, then its source's place in the list.
+/// The order of the heap: an entry's place, then its cursor's place in the list.
 type Head = Reverse<(Key, Reverse<Seq>, usize)>;
 
-/// Merges sources in the order of entries. Of entries with the same key and seq it returns the one
-/// of the source that comes first in the list. After an error it ends.
-pub struct MergeIter<S: EntrySource> {
-    sources: Vec<S>,
+/// Merges runs in the order of entries. Of entries with the same key and seq it returns the one of
+/// the cursor that comes first in the list. After an error it ends.
+pub struct MergeIter<'a> {
+    cursors: Vec<RunCursor<'a>>,
     heads: BinaryHeap<Head>,
     previous: Option<(Key, Reverse<Seq>)>,
 }
 
-impl<S: EntrySource> MergeIter<S> {
-    /// Begins where the sources stand.
-    pub fn new(sources: Vec<S>) -> MergeIter<S> {
-        let head = |(i, source): (usize, &S)| source.peek().map(|entry| head(i, &entry));
-        let heads = sources.iter().enumerate().filter_map(head).collect();
-        MergeIter { sources, heads, previous: None }
+impl<'a> MergeIter<'a> {
+    /// Begins where the cursors stand.
+    pub fn new(cursors: Vec<RunCursor<'a>>) -> MergeIter<'a> {
+        let head =
+            |(i, cursor): (usize, &RunCursor<'a>)| cursor.peek().map(|entry| head(i, &entry));
+        let heads = cursors.iter().enumerate().filter_map(head).collect();
+        MergeIter { cursors, heads, previous: None }
     }
 
-    /// Takes the first head; its source goes on.
+    /// Takes the first head; its cursor goes on.
     fn pop(&mut self) -> Result<Option<Entry>> {
         let Some(Reverse((.., i))) = self.heads.pop() else { return Ok(None) };
-        let source = &mut self.sources[i];
-        let entry = source.peek().expect("a source with a head has an entry");
-        source.advance()?;
-        if let Some(next) = source.peek() {
-            assert!(entry.order() < next.order(), "a source in order");
+        let cursor = &mut self.cursors[i];
+        let entry = cursor.peek().expect("a cursor with a head has an entry");
+        cursor.advance()?;
+        if let Some(next) = cursor.peek() {
+            assert!(entry.order() < next.order(), "a run in order");
             self.heads.push(head(i, &next));
         }
         Ok(Some(entry))
     }
 }
 
-fn head(source: usize, entry: &Entry) -> Head {
+fn head(cursor: usize, entry: &Entry) -> Head {
     let (key, seq) = entry.order();
-    Reverse((key, seq, source))
+    Reverse((key, seq, cursor))
 }
 
-impl<S: EntrySource> Iterator for MergeIter<S> {
+impl Iterator for MergeIter<'_> {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Result<Entry>> {

@@ -8,7 +8,7 @@ use format::run::{IndexPage, RunFooter};
 use format::{FormatError, FormatErrorKind, PAGE_BYTES, PageAddress};
 
 use super::leaf_index::LeafIndex;
-use super::{PageStore, RunSource, RunSummary};
+use super::{PageStore, RunSource};
 use crate::Result;
 
 /// An open run. All threads may share it.
@@ -21,7 +21,7 @@ pub struct Run {
 }
 
 /// Reads a page and decodes it; one that is not sound is healed if it can be.
-fn read_sound<T>(
+pub(crate) fn read_sound<T>(
     pages: &dyn PageStore,
     page: u32,
     mut decode: impl FnMut(Box<[u8; PAGE_BYTES]>) -> format::Result<T>,
@@ -61,11 +61,6 @@ impl Run {
         self.address.run
     }
 
-    /// The summary of its content.
-    pub fn summary(&self) -> RunSummary {
-        RunSummary::of(self.address.run, &self.footer)
-    }
-
     /// Verifies every page of the run, and that together they hold what the footer says.
     ///
     /// # Errors
@@ -91,7 +86,8 @@ impl Run {
         Ok(())
     }
 
-    pub(super) fn footer(&self) -> &RunFooter {
+    /// Its footer: what it holds.
+    pub fn footer(&self) -> &RunFooter {
         &self.footer
     }
 

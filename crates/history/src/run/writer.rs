@@ -9,8 +9,8 @@ use format::map::{Entry, LeafBuilder};
 use format::run::{INDEX_ENTRIES_MAX, IndexEntry, IndexPage, RunFooter};
 use units::{MapExtent, Seq};
 
+use super::PageSink;
 use super::leaf_index::LeafIndex;
-use super::{PageSink, RunSummary};
 use crate::Result;
 
 /// Writes one run to a sink of pages.
@@ -72,12 +72,12 @@ impl<S: PageSink> RunWriter<S> {
         self.entries
     }
 
-    /// Completes the run, and returns the sink and what the run holds: `None` if there was no
+    /// Completes the run, and returns the sink and the run's footer: `None` if there was no
     /// entry, and then no page either. The caller flushes.
     ///
     /// # Errors
     /// The sink's; the run is then to be given up.
-    pub fn finish(mut self) -> Result<(S, Option<RunSummary>)> {
+    pub fn finish(mut self) -> Result<(S, Option<RunFooter>)> {
         let (Some(first), Some(last)) = (self.first, self.last) else {
             return Ok((self.sink, None));
         };
@@ -97,7 +97,7 @@ impl<S: PageSink> RunWriter<S> {
             extent: self.extent,
         };
         self.sink.append_page(&footer.encode(self.address))?;
-        Ok((self.sink, Some(RunSummary::of(self.address.run, &footer))))
+        Ok((self.sink, Some(footer)))
     }
 
     fn append_leaf(&mut self) -> Result<()> {

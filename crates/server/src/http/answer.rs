@@ -33,6 +33,12 @@ impl Refusal {
     }
 }
 
+impl From<units::Malformed> for Refusal {
+    fn from(error: units::Malformed) -> Refusal {
+        Refusal::malformed(error.message, error.hint)
+    }
+}
+
 impl From<volume::Error> for Refusal {
     fn from(error: volume::Error) -> Refusal {
         let kind = problem_kind(&error.kind);

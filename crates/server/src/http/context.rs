@@ -396,5 +396,5 @@ pub(super) fn page_entries(limit: Option<usize>, max: usize) -> Answer<usize> {
 
 /// Reads a moment of a request.
 pub(super) fn moment(text: &str) -> Answer<units::Moment> {
-    text.parse().map_err(|e: units::MomentError| Refusal::malformed(e.message, e.hint))
+    Ok(text.parse()?)
 }

@@ -4,7 +4,7 @@ use api::{ApplyRetention, ListQuery, ProblemKind, Pruned, SetSchedule, Would};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use units::{Cron, Timing};
+use units::Timing;
 
 use super::answer::{Answer, Listed, Refusal};
 use super::ask::{Asked, Body, Named};
@@ -26,9 +26,7 @@ fn spec_of(
     }
     let timing = match (body.every, &body.cron, &before) {
         (Some(every), None, _) => Timing::Every(every.0),
-        (None, Some(line), _) => {
-            Timing::Cron(line.parse::<Cron>().map_err(|e| Refusal::malformed(e.message, e.hint))?)
-        }
+        (None, Some(line), _) => Timing::Cron(line.parse()?),
         (None, None, Some(before)) => before.timing.clone(),
         _ => {
             let text = "a schedule has either `every` or `cron`";

@@ -129,7 +129,7 @@ impl Selection {
         };
         let condition = match (key, operator) {
             ("client", "=") => Condition::Clients(each(value, |one| {
-                one.parse().map_err(|e: units::NetworkError| wrong(e.message))
+                one.parse().map_err(|e: units::Malformed| wrong(e.message))
             })?),
             ("uid", "=") => Condition::Uids(each(value, |one| {
                 let text = || format!("`{one:.64}` is no user: they are 0 to 4294967295");
@@ -267,7 +267,7 @@ fn parts(text: &str) -> Answer<Vec<Vec<String>>> {
 
 /// A moment: a time, which may be in the future and before all there is; or a place in the history.
 fn when(text: &str, volume: &Volume) -> Answer<When> {
-    match text.parse().map_err(|e: units::MomentError| wrong(e.message))? {
+    match text.parse().map_err(|e: units::Malformed| wrong(e.message))? {
         Moment::At(time) => Ok(When::Time(time)),
         Moment::Ago(span) => {
             let now = volume.now().as_nanos();

@@ -15,7 +15,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use units::{Network, NetworkError};
+use units::Network;
 
 use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Body, Named, some_change};
@@ -231,7 +231,7 @@ fn allowed(body: &Allow) -> Answer<Allowed> {
 }
 
 fn network(text: &str) -> Answer<Network> {
-    text.parse().map_err(|e: NetworkError| Refusal::malformed(e.message, e.hint))
+    Ok(text.parse()?)
 }
 
 fn metadata(text: &str) -> Answer<Metadata> {

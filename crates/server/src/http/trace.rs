@@ -73,8 +73,7 @@ pub(super) async fn record(
 }
 
 fn length(text: &str) -> Answer<Duration> {
-    let span: Span =
-        text.parse().map_err(|e: units::SpanError| Refusal::malformed(e.message, e.hint))?;
+    let span: Span = text.parse()?;
     if span.as_nanos() > LONGEST_NS {
         let hint = "give at most 7d".to_owned();
         return Err(Refusal::malformed(format!("{text} is too long"), Some(hint)));
@@ -83,8 +82,7 @@ fn length(text: &str) -> Answer<Duration> {
 }
 
 fn limit(text: &str) -> Answer<u64> {
-    let size: Size =
-        text.parse().map_err(|e: units::SizeError| Refusal::malformed(e.message, e.hint))?;
+    let size: Size = text.parse()?;
     if size.bytes() < LIMIT_BYTES_MIN {
         let hint = format!("give at least {}", Size(LIMIT_BYTES_MIN));
         return Err(Refusal::malformed(format!("{text} is too little for a trace"), Some(hint)));

@@ -54,8 +54,7 @@ fn told(told: volume::DeletedVolume, dry_run: bool) -> DeletedVolume {
 }
 
 pub(super) fn deletion(query: &DeleteQuery) -> Answer<Deletion> {
-    let grace = query.grace.as_deref().map(str::parse::<Span>).transpose();
-    let grace = grace.map_err(|e| Refusal::malformed(e.message, e.hint))?;
+    let grace = query.grace.as_deref().map(str::parse::<Span>).transpose()?;
     if query.now && grace.is_some() {
         let text = "a volume is deleted for good, now, or with a grace period";
         return Err(Refusal::new(ProblemKind::Invalid, text));

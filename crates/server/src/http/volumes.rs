@@ -146,7 +146,9 @@ fn automatic_again(context: &Context, name: &str, body: &ChangeVolume) -> Answer
 /// A map extent that was asked for.
 pub(super) fn map_extent(asked: Option<SizeInput>) -> Answer<Option<MapExtent>> {
     let extent = asked.map(|size| MapExtent::try_from(size.0.0)).transpose();
-    extent.map_err(|e| Refusal::new(ProblemKind::Invalid, e.message).with_hint(e.hint))
+    extent.map_err(|e| {
+        Refusal::new(ProblemKind::Invalid, e.message).with_hint(e.hint.unwrap_or_default())
+    })
 }
 
 /// A copy unit that was asked for: it has the sizes that extents have.
@@ -154,7 +156,7 @@ fn copy_unit(asked: Option<SizeInput>) -> Answer<Option<MapExtent>> {
     let unit = asked.map(|size| {
         MapExtent::try_from(size.0.0).map_err(|e| {
             let text = format!("a copy unit cannot be {}", size.0);
-            Refusal::new(ProblemKind::Invalid, text).with_hint(e.hint)
+            Refusal::new(ProblemKind::Invalid, text).with_hint(e.hint.unwrap_or_default())
         })
     });
     unit.transpose()

@@ -73,9 +73,8 @@ impl Exports for PoolExports {
                 ))),
             };
         }
-        let wanted: VolumeMoment = name
-            .parse()
-            .map_err(|e: units::MomentError| in_words(&e.message, e.hint.as_deref()))?;
+        let wanted: VolumeMoment =
+            name.parse().map_err(|e: units::Malformed| in_words(&e.message, e.hint.as_deref()))?;
         let volume = self.pool.volume(&wanted.volume)?;
         if volume.share().is_some() {
             let name = volume.name();
@@ -323,7 +322,7 @@ fn changes(
     until: Moment,
 ) -> std::result::Result<Arc<dyn Changes>, OpenError> {
     let moment: Moment =
-        moment.parse().map_err(|e: units::MomentError| in_words(&e.message, e.hint.as_deref()))?;
+        moment.parse().map_err(|e: units::Malformed| in_words(&e.message, e.hint.as_deref()))?;
     let view = volume.view(&moment)?;
     let since = view.resolved().seq;
     Ok(Arc::new(Since { volume: Arc::clone(volume), since, until, _view: view }))

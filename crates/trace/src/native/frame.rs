@@ -1,6 +1,6 @@
 //! Frames: some names of devices, some requests, or the end.
 
-use format::checksum::{structure_crc, verify_crc};
+use format::checksum::{put_crc, verify_crc};
 use format::field::{get, get_u32, put, verify_zero};
 use format::{Place, Result};
 use model::Request;
@@ -259,8 +259,7 @@ impl FrameEncoder {
         put(bytes, layout::FRAME_ZERO, 0);
         put(bytes, layout::FRAME_BEFORE, before);
         put(bytes, layout::FRAME_TIME, time_ns);
-        let crc = structure_crc(SALT, bytes, layout::FRAME_CRC);
-        put(bytes, layout::FRAME_CRC, u64::from(crc));
+        put_crc(SALT, bytes, layout::FRAME_CRC);
         bytes
     }
 }

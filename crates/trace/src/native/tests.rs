@@ -121,7 +121,7 @@ fn what_was_lost_is_a_frame_without_a_payload() {
 fn another_version_is_named() {
     let mut bytes = TraceHeader { start: 5 }.encode();
     bytes[12] = 9;
-    let crc = super::structure_crc(super::SALT, &bytes, super::layout::CRC);
+    let crc = format::checksum::structure_crc(super::SALT, &bytes, super::layout::CRC);
     bytes[8..12].copy_from_slice(&crc.to_le_bytes());
     let error = TraceHeader::decode(&bytes).unwrap_err();
     assert_eq!(error.found, "trace version 9");

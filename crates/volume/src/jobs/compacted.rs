@@ -85,7 +85,7 @@ impl Retention {
         }
         let done_to = flushed();
         let runs = self.own_timelines().into_iter().flat_map(|timeline| timeline.runs());
-        let entries = runs.map(|run| run.summary.entries).sum();
+        let entries = runs.map(|run| run.footer().entries).sum();
         let reached = versions.into_iter().filter(|&(_, seq)| seq <= done_to);
         // Before: "now" is the log's, and who has closed its gate asks for the state.
         let now_ns = self.now().as_nanos();

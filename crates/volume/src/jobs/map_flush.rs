@@ -282,7 +282,7 @@ pub fn record_of_run(run: &StoredRun, timeline: u64) -> RunRecord {
         owner: timeline,
         order: run.order,
         extents: run.extents.list.iter().map(|e| (e.zone, e.first, e.count)).collect(),
-        entries: run.summary.entries,
+        entries: run.footer().entries,
     }
 }
 

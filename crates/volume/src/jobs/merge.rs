@@ -104,7 +104,7 @@ impl Volume {
                 continue;
             }
             let cost = |start: &usize| -> u64 {
-                runs[*start..*start + JOINED].iter().map(|r| r.summary.entries).sum()
+                runs[*start..*start + JOINED].iter().map(|r| r.footer().entries).sum()
             };
             let start = (0..=runs.len() - JOINED).min_by_key(cost).expect("more runs than joined");
             let inputs = runs[start..start + JOINED].to_vec();

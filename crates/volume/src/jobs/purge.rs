@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use history::run::EntrySource;
 use history::{NO_LOG, Timeline};
 
 use crate::Result;

@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use format::map::Key;
-use history::run::EntrySource;
 use history::{BLOCKS_PER_PAGE, Segment, Slot};
 use units::{BLOCK_BYTES, Lba, Seq, Size};
 

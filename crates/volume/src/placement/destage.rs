@@ -60,7 +60,7 @@ impl Placement {
             return false;
         }
         let entries =
-            |runs: &[Arc<StoredRun>]| -> u64 { runs.iter().map(|run| run.summary.entries).sum() };
+            |runs: &[Arc<StoredRun>]| -> u64 { runs.iter().map(|run| run.footer().entries).sum() };
         let mut runs = self.present().timeline.runs();
         let all = entries(&runs);
         runs.retain(|run| Some(run.id) != destage.run());
@@ -105,8 +105,8 @@ impl Placement {
                     let runs = line.runs();
                     let new = runs
                         .iter()
-                        .filter(|run| Some(run.id) != known && run.summary.seq_first <= seen);
-                    all += new.map(|run| run.summary.entries).sum::<u64>();
+                        .filter(|run| Some(run.id) != known && run.footer().seq_first <= seen);
+                    all += new.map(|run| run.footer().entries).sum::<u64>();
                     all += line.pending_counts().0 as u64;
                 }
             }

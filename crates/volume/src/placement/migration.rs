@@ -21,7 +21,6 @@ use format::batch::BatchEncoder;
 use format::checksum::block_crc;
 use format::location::Location;
 use format::map::{Entry, Key};
-use history::run::EntrySource;
 use history::{Content, IoKind, IoTally, Segment, Timeline};
 use units::{BLOCK_BYTES, Lba, Seq};
 

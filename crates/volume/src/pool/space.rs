@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use format::map::Entry;
-use history::run::EntrySource;
 use history::{By, Openable, Timeline};
 use units::{BLOCK_BYTES, Seq, WallTime};
 
@@ -148,7 +147,7 @@ impl Moments {
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
         let runs = self.own_timelines().into_iter().flat_map(|timeline| timeline.runs());
-        runs.map(|run| u64::from(run.summary.pages) * format::PAGE_BYTES as u64).sum()
+        runs.map(|run| u64::from(run.footer().pages()) * format::PAGE_BYTES as u64).sum()
     }
 
     /// The figures as they stand: of a small map counted now, otherwise those of its runs.
@@ -195,7 +194,7 @@ impl Moments {
                     }
                     None => {
                         counted.is_whole = false;
-                        sum.newest += run.summary.entries;
+                        sum.newest += run.footer().entries;
                     }
                 }
                 most = most.max(sum.newest - before);

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use format::checksum::block_crc;
-use history::run::EntrySource;
 use history::{Slot, SpaceCount};
 use units::BLOCK_BYTES;
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use format::map::{Entry, Key, LEVEL_MAX};
-use history::run::EntrySource;
 use history::{Openable, Store, Timeline};
 use units::Seq;
 
@@ -47,7 +46,7 @@ impl Nodes {
 pub fn nodes_of(store: &Store, timeline: &Timeline) -> Result<Nodes> {
     let mut found: Vec<Entry> = Vec::new();
     for run in timeline.runs() {
-        if run.summary.key_last.level == 0 {
+        if run.footer().key_last.level == 0 {
             continue;
         }
         run.with_source(store, |source| -> history::Result<()> {

@@ -3,7 +3,6 @@
 use std::sync::{Arc, OnceLock};
 
 use format::map::Key;
-use history::run::EntrySource;
 use history::{Openable, Store, Timeline};
 use units::Seq;
 

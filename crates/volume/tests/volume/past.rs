@@ -78,8 +78,8 @@ fn however_much_of_the_past_is_read_the_present_keeps_its_map_in_memory() {
 
 /// A device whose next read, once that is asked, waits until it is let go, and says when it has
 /// begun to.
-fn device_that_holds_a_read<D: BlockDevice + 'static>(
-    below: D,
+fn device_that_holds_a_read(
+    below: Arc<dyn BlockDevice>,
 ) -> (Arc<dyn BlockDevice>, Arc<AtomicBool>, Receiver<()>, Sender<()>) {
     let (begun, has_begun) = mpsc::channel();
     let (let_go, may_go) = mpsc::channel();
@@ -100,7 +100,7 @@ fn device_that_holds_a_read<D: BlockDevice + 'static>(
 
 #[test]
 fn a_read_of_the_past_that_waits_for_the_device_holds_up_nothing_of_the_present() {
-    let below = MemoryDevice::new(1 << 30);
+    let below = Arc::new(MemoryDevice::new(1 << 30));
     let (device, next_waits, has_begun, let_go) = device_that_holds_a_read(below);
     let pool = pool(device, 8 << 20);
     let volume = volume(&pool);
@@ -151,7 +151,7 @@ fn a_page_of_the_map_that_waits_for_the_device_holds_up_no_other_and_no_write() 
         volume.write_batch(&[WriteOp::Data { offset: other, bytes: &bytes }]).expect("written");
         pool.close().expect("closed");
     }
-    let (device, next_waits, has_begun, let_go) = device_that_holds_a_read(media());
+    let (device, next_waits, has_begun, let_go) = device_that_holds_a_read(Arc::new(media()));
     let pool = Pool::open(device, machine(), PoolOptions { memory_bytes: 8 << 20 });
     let pool = pool.expect("opened");
     let volume = pool.volume("v").expect("there");

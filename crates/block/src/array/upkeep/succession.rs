@@ -3,19 +3,18 @@
 
 use std::io::IoSlice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use format::label::{Member, MemberStanding};
 
 use super::{LANES, STEP_BYTES, STEPS_MAX, Upkeep};
 use crate::array::book::Book;
-use crate::array::candidate::refused;
+use crate::array::candidate::{Spare, noted, refused, wipe};
 use crate::array::member::{Counters, MemberDevice};
 use crate::array::shared::Shared;
-use crate::array::spare::{Spare, noted, wipe};
 use crate::array::spares::label_spare;
 use crate::array::successor::{Fault, Successor};
-use crate::together::ask_all;
+use crate::together::make_steps;
 use crate::{ArrayError, Result};
 
 impl Upkeep {
@@ -68,28 +67,16 @@ impl Upkeep {
         }
         let (_, _, device) = member.place();
         let device = device.expect("a member that works is there");
-        let begun = AtomicUsize::new(0);
-        let copy = |_| {
-            loop {
-                let Some(&part) = parts.get(begun.fetch_add(1, Ordering::SeqCst)) else {
-                    return Ok(());
-                };
-                let copied = successor.copy(&*device, part)?;
-                self.resynced.fetch_add(copied, Ordering::Relaxed);
-                let Counters { read_bytes, written_bytes, .. } = &member.counters;
-                read_bytes.fetch_add(copied, Ordering::Relaxed);
-                written_bytes.fetch_add(copied, Ordering::Relaxed);
-                if !goes_on() {
-                    return Ok(());
-                }
-            }
+        let copy = |number: usize| {
+            let copied = successor.copy(&*device, parts[number])?;
+            self.resynced.fetch_add(copied, Ordering::Relaxed);
+            let Counters { read_bytes, written_bytes, .. } = &member.counters;
+            read_bytes.fetch_add(copied, Ordering::Relaxed);
+            written_bytes.fetch_add(copied, Ordering::Relaxed);
+            Ok(())
         };
-        let outcomes = ask_all(&*self.together, lanes, copy);
-        match outcomes.into_iter().collect::<std::result::Result<(), Fault>>() {
-            Ok(()) => {
-                let done = &parts[..begun.into_inner().min(parts.len())];
-                successor.came(done);
-            }
+        match make_steps(&*self.together, lanes, parts.len(), goes_on, copy) {
+            Ok(made) => successor.came(&parts[..made]),
             Err(Fault::Successor(error)) => successor.end(error.to_string(), true),
             // A scrub may heal that, and until then it has what others may have lost.
             Err(Fault::Member(error)) => {

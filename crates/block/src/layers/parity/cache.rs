@@ -12,6 +12,7 @@ use format::parity::{CELL_BYTES, header_bytes};
 
 use super::draining::Draining;
 use super::layout::Layout;
+use crate::range_set::RangeSet;
 
 /// A cell that waits.
 pub type Cell = Arc<Waiting>;
@@ -43,41 +44,7 @@ pub struct Cache {
     /// The stripes in each slot of the journal.
     pub slots: [BTreeSet<u64>; 2],
     /// Stripes in which nobody has anything: see [`crate::Resync::Unused`].
-    pub loose: Stripes,
-}
-
-/// A set of stripes, kept as ranges: start and end.
-#[derive(Debug, Default)]
-pub struct Stripes(BTreeMap<u64, u64>);
-
-impl Stripes {
-    pub fn contains(&self, stripe: u64) -> bool {
-        self.0.range(..=stripe).next_back().is_some_and(|(_, &end)| stripe < end)
-    }
-
-    pub fn insert(&mut self, mut range: Range<u64>) {
-        if range.is_empty() {
-            return;
-        }
-        while let Some((&start, &end)) = self.0.range(..=range.end).next_back() {
-            if end < range.start {
-                break;
-            }
-            self.0.remove(&start);
-            range = range.start.min(start)..range.end.max(end);
-        }
-        self.0.insert(range.start, range.end);
-    }
-
-    pub fn remove(&mut self, stripe: u64) {
-        let Some((&start, &end)) = self.0.range(..=stripe).next_back() else { return };
-        if stripe >= end {
-            return;
-        }
-        self.0.remove(&start);
-        self.insert(start..stripe);
-        self.insert(stripe + 1..end);
-    }
+    pub loose: RangeSet,
 }
 
 /// Cells that fit a slot with their list.
@@ -101,7 +68,7 @@ impl Cache {
             draining: BTreeMap::new(),
             placing: None,
             slots: Default::default(),
-            loose: Stripes::default(),
+            loose: RangeSet::default(),
         }
     }
 
@@ -201,33 +168,10 @@ fn cost_of(layout: &Layout, cells: &Cells) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cache, Stripes, Waiting, cells_max, cost_of};
+    use super::{Cache, Waiting, cells_max, cost_of};
     use crate::layers::parity::layout::Layout;
 
     const LAYOUT: Layout = Layout { sides: 3, parities: 1, chunk_bytes: 8192, slot_bytes: 65_536 };
-
-    #[test]
-    fn a_set_of_stripes_is_a_set() {
-        let mut random = sim::Random::new(3);
-        let (mut set, mut model) = (Stripes::default(), [false; 64]);
-        for _ in 0..3000 {
-            let start = random.below(60);
-            let end = start + random.below(5);
-            if random.chance(500) {
-                set.insert(start..end);
-                (start..end).for_each(|s| model[s as usize] = true);
-            } else {
-                set.remove(start);
-                model[start as usize] = false;
-            }
-            assert!((0..64).all(|s| set.contains(s) == model[s as usize]), "{set:?}");
-            let mut last = None;
-            for (&start, &end) in &set.0 {
-                assert!(start < end && last.is_none_or(|last| last < start), "{set:?}");
-                last = Some(end);
-            }
-        }
-    }
 
     fn cell(byte: u8) -> Waiting {
         Waiting { bytes: Box::from([byte; 4096]), written: u8::MAX, touched: u8::MAX }

@@ -53,32 +53,16 @@ impl Deref for Intake {
 }
 
 impl Intake {
-    pub fn new(rows: Rows, layout: Layout, id: u128) -> Intake {
+    pub fn new(rows: Rows, layout: Layout, id: u128, depth: usize) -> Intake {
         let (sides, len_bytes) = (rows.sides().count(), layout.len_bytes(rows.sides().len_bytes()));
         Intake {
             rows,
             layout,
             id,
             len_bytes,
-            pending: LayerLock::Pending.mutex(0, Pending::new(layout.slot_bytes)),
-            journal: LayerLock::Journal.mutex(0, Journal::new(sides)),
-            directs: LayerLock::Directs.rw_lock(0, ()),
-        }
-    }
-
-    /// The same over other rows: those of the same sides.
-    pub fn over(self, change: impl FnOnce(Rows) -> Rows) -> Intake {
-        Intake { rows: change(self.rows), ..self }
-    }
-
-    /// The same, so deep in a stack.
-    pub fn at_depth(self, depth: usize) -> Intake {
-        Intake {
-            rows: self.rows.at_depth(depth),
-            pending: LayerLock::Pending.mutex(depth, self.pending.into_inner()),
-            journal: LayerLock::Journal.mutex(depth, self.journal.into_inner()),
+            pending: LayerLock::Pending.mutex(depth, Pending::new(layout.slot_bytes)),
+            journal: LayerLock::Journal.mutex(depth, Journal::new(sides)),
             directs: LayerLock::Directs.rw_lock(depth, ()),
-            ..self
         }
     }
 
@@ -150,7 +134,7 @@ impl Intake {
         }
         let mut cache = self.cache();
         cache.forget(stripe, &waiting);
-        cache.loose.remove(stripe);
+        cache.loose.remove(stripe..stripe + 1);
         Ok(true)
     }
 

@@ -10,7 +10,6 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::Arc;
 
 use env::{Rank, RankedGuard, RankedMutex, RankedWriteGuard};
 
@@ -19,10 +18,9 @@ use super::cache::{Cache, Cell};
 use super::codes;
 use super::draining::Draining;
 use super::layout::{CELL, Layout, Part};
-use crate::heal::Ledger;
 use crate::layers::gates::{Gates, Held};
 use crate::layers::sides::Sides;
-use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result, Together};
+use crate::{DeviceError, DeviceErrorKind, Operation, Result};
 
 mod agreement;
 pub mod follow;
@@ -65,7 +63,6 @@ pub fn is_lost(error: &DeviceError) -> bool {
 pub struct Rows {
     sides: Sides,
     layout: Layout,
-    ledger: Arc<Ledger>,
     cache: RankedMutex<Cache>,
     gates: Gates,
     /// Stripes in which a write met rows that do not agree.
@@ -73,25 +70,14 @@ pub struct Rows {
 }
 
 impl Rows {
-    pub fn new(sides: Sides, layout: Layout, ledger: Arc<Ledger>) -> Rows {
+    pub fn new(sides: Sides, layout: Layout, depth: usize) -> Rows {
         Rows {
             sides,
             layout,
-            ledger,
             cache: RankedMutex::new(Rank::Leaf, Cache::new(layout)),
-            gates: Gates::at_depth(0),
+            gates: Gates::at_depth(depth),
             noticed: RankedMutex::default(),
         }
-    }
-
-    /// The same, whose sides are asked to flush in this way.
-    pub fn asked(self, together: Arc<dyn Together>) -> Rows {
-        Rows { sides: self.sides.asked(together), ..self }
-    }
-
-    /// The same, so deep in a stack.
-    pub fn at_depth(self, depth: usize) -> Rows {
-        Rows { gates: Gates::at_depth(depth), ..self }
     }
 
     pub fn sides(&self) -> &Sides {
@@ -142,22 +128,17 @@ impl Rows {
         Ok(())
     }
 
-    /// The same where all is well, by what `read` reads of its side; false if it is not there,
-    /// fails, or is not read now: then it may be computed by those who may wait.
-    pub fn read_plainly(
-        &self,
-        part: &Part,
-        buffer: &mut [u8],
-        read: impl Fn(&dyn BlockDevice, u64, &mut [u8]) -> Result<bool>,
-    ) -> bool {
+    /// The same if that needs no waiting; false if it would, or something is not there or fails:
+    /// then it may be computed by those who may wait.
+    pub fn try_read_part(&self, part: &Part, buffer: &mut [u8]) -> bool {
         let cells = self.layout.cells(part.chunk, &part.within);
         let overlay = self.cache().overlay(part.stripe, cells.clone());
         if (overlay.len() as u64) < cells.end - cells.start {
             let side = self.layout.data_side(part.stripe, part.chunk);
             let at = self.layout.offset(part.stripe) + part.within.start;
             let is_read = match self.sides.is_in(side) {
-                true => self.read_of(side, at, buffer, &read),
-                false => self.computed_plainly(part, at, buffer, &read),
+                true => self.sides.try_read(side, at, buffer),
+                false => self.try_compute(part, at, buffer),
             };
             if !is_read {
                 return false;
@@ -167,28 +148,9 @@ impl Rows {
         true
     }
 
-    /// Reads of a side; false if it was not in all the time, fails, or is not read now.
-    fn read_of(
-        &self,
-        side: usize,
-        at: u64,
-        buffer: &mut [u8],
-        read: impl Fn(&dyn BlockDevice, u64, &mut [u8]) -> Result<bool>,
-    ) -> bool {
-        let stays_in = self.sides.stays_in(side);
-        let read = |to: &mut [u8]| read(self.sides.device(side), at, to).unwrap_or(false);
-        stays_in() && read(buffer) && stays_in()
-    }
-
     /// A part of a chunk whose side is not in, in its place, from the first parity and the other
     /// chunks; false if one of them is not there, or something would have to be waited for.
-    fn computed_plainly(
-        &self,
-        part: &Part,
-        at: u64,
-        buffer: &mut [u8],
-        read: impl Fn(&dyn BlockDevice, u64, &mut [u8]) -> Result<bool>,
-    ) -> bool {
+    fn try_compute(&self, part: &Part, at: u64, buffer: &mut [u8]) -> bool {
         let Some(_shared) = self.gates.try_share_one(part.stripe << GATE_SHIFT) else {
             return false;
         };
@@ -201,7 +163,7 @@ impl Rows {
         let others = (0..self.layout.data()).filter(|chunk| *chunk != part.chunk);
         let sides = others.map(|chunk| self.layout.data_side(part.stripe, chunk));
         sides.chain([self.layout.parity_side(part.stripe, 0)]).all(|side| {
-            let is_read = self.read_of(side, at, &mut bytes, &read);
+            let is_read = self.sides.try_read(side, at, &mut bytes);
             if is_read {
                 codes::add(buffer, 0, 0, &bytes);
             }

@@ -121,7 +121,7 @@ impl Search {
     #[must_use]
     pub fn new(members: Vec<Member>, first_crc: u32) -> Search {
         let runs = members.iter().flat_map(|member| member.timeline.runs());
-        let entries: u64 = runs.map(|run| run.summary.entries).sum();
+        let entries: u64 = runs.map(|run| run.footer().entries).sum();
         Search {
             members,
             phase: Phase::Counting,

@@ -22,7 +22,7 @@ use crate::layers::parity::draining::{Draining, SLOTS, slot_of};
 use crate::layers::parity::layout::{CELL, Layout};
 use crate::layers::parity::rows::follow::{New, News};
 use crate::layers::sides::Standing;
-use crate::zeros::is_zero;
+use crate::slices::is_zero;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation, Result};
 
 /// Bytes of a pending area that are cleared at a time.

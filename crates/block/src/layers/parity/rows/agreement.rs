@@ -50,7 +50,8 @@ impl Rows {
         let look = |_| {
             let (mut apart, mut sides) = (Vec::new(), vec![Vec::new(); self.sides.count()]);
             while let Some(part) = parts.get(begun.fetch_add(1, Ordering::Relaxed)) {
-                let is_loose = |(stripe, _): &Touched| self.cache().loose.contains(*stripe);
+                let is_loose =
+                    |(stripe, _): &Touched| self.cache().loose.contains(*stripe..stripe + 1);
                 if !part.stripes.iter().all(is_loose) {
                     // No side is asked that is not in: it may be a disk that takes long to fail.
                     let are_read = are_in() && self.read_sides(part, &mut sides) && are_in();
@@ -76,7 +77,7 @@ impl Rows {
     ) -> Result<()> {
         for (number, (stripe, within)) in stripes.iter().enumerate() {
             let agrees = sides.is_some_and(|sides| self.agrees(*stripe, number, sides));
-            if agrees || self.cache().loose.contains(*stripe) {
+            if agrees || self.cache().loose.contains(*stripe..stripe + 1) {
                 continue;
             }
             let is_apart = match self.is_apart(*stripe, within) {

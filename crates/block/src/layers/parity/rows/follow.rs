@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{Chunks, Rows, SECTOR, agree};
+use super::{Chunks, Rows, SECTOR};
 use crate::Result;
 use crate::layers::parity::cache::Cells;
 use crate::layers::parity::codes;
@@ -60,15 +60,6 @@ struct There {
     parities: Vec<Option<Vec<u8>>>,
 }
 
-impl There {
-    /// The data, and the parities, if all can be read; taken out then.
-    fn whole(&mut self) -> Option<(Chunks, Chunks)> {
-        let is_whole = self.data.iter().chain(&self.parities).all(Option::is_some);
-        let take = |of: &mut Vec<Option<Vec<u8>>>| std::mem::take(of).into_iter().flatten();
-        is_whole.then(|| (take(&mut self.data).collect(), take(&mut self.parities).collect()))
-    }
-}
-
 /// By what something changes.
 fn change(old: &[u8], new: &[u8]) -> Vec<u8> {
     old.iter().zip(new).map(|(old, new)| old ^ new).collect()
@@ -89,16 +80,13 @@ impl Rows {
         new: &News,
         is_whole: bool,
     ) -> Result<Chunks> {
-        if !is_whole && !self.cache().loose.contains(stripe) {
-            let mut there = self.there(stripe, within);
-            if let Some(rows) = there.whole() {
-                if let Some(parities) = self.parities_that_follow(stripe, within, new, rows) {
+        if !is_whole && !self.cache().loose.contains(stripe..stripe + 1) {
+            // Where they do not agree a read may have been of elsewhere.
+            for is_last in [false, true] {
+                let there = self.there(stripe, within);
+                if let Some(parities) = self.parities_that_follow(stripe, new, there, is_last)? {
                     return Ok(parities);
                 }
-                there = self.there(stripe, within);
-            }
-            if let Some(parities) = self.parities_without_some(stripe, new, there)? {
-                return Ok(parities);
             }
         }
         let row = match new.len() == self.layout.data() {
@@ -124,66 +112,48 @@ impl Rows {
         Ok(row)
     }
 
-    /// The parities by the old ones and what changes, of rows as every side has them.
-    ///
-    /// The whole rows are read: where they do not agree a read may have been of elsewhere, and is
-    /// done again. If they still do not, something rotted, and what the parities say stays.
+    /// The parities by the old ones and what changes; `None` if too few sides can be read, or rows
+    /// that all can be read do not agree and are to be read again. If they still do not, something
+    /// rotted, and what the parities say stays.
     fn parities_that_follow(
         &self,
         stripe: u64,
-        within: &Range<u64>,
         new: &News,
-        (mut data, mut parities): (Chunks, Chunks),
-    ) -> Option<Chunks> {
-        if !agree(&data, &parities) {
-            (data, parities) = self.read_all(stripe, within)?;
-            if !agree(&data, &parities) {
-                self.notice(stripe);
-            }
-        }
-        for (&chunk, new) in new {
-            let change = change(&data[chunk], &new.bytes);
-            parities.iter_mut().enumerate().for_each(|(k, p)| codes::add(p, k, chunk, &change));
-        }
-        Some(parities)
-    }
-
-    /// The same where some sides cannot be read; `None` if too few can.
-    fn parities_without_some(
-        &self,
-        stripe: u64,
-        new: &News,
-        there: There,
+        There { mut data, parities }: There,
+        is_last: bool,
     ) -> Result<Option<Chunks>> {
+        let is_there: Vec<bool> = data.iter().map(Option::is_some).collect();
+        let is_whole = is_there.iter().all(|is| *is) && parities.iter().all(Option::is_some);
         let old = self.row_of(stripe, 0, |side| {
             Ok(match self.layout.role(stripe, side) {
-                Ok(chunk) => there.data[chunk].clone(),
-                Err(k) => there.parities[k].clone(),
+                Ok(chunk) => data[chunk].take(),
+                Err(k) => parities[k].clone(),
             })
         })?;
         let Some(old) = old else { return Ok(None) };
-        let mut row = old.clone();
-        for (&chunk, new) in new {
-            match there.data[chunk] {
-                Some(_) => row[chunk].clone_from(&new.bytes),
-                None => new.lay_over(&mut row[chunk]),
+        let is_wrong = |k: usize, said: &[u8]| said != parity(k, &old);
+        let mut said = parities.iter().enumerate();
+        if said.any(|(k, said)| said.as_ref().is_some_and(|said| is_wrong(k, said))) {
+            if is_whole && !is_last {
+                return Ok(None);
             }
+            self.notice(stripe);
         }
-        let mut parities = Vec::with_capacity(self.layout.parities);
-        for (k, said) in there.parities.into_iter().enumerate() {
-            let Some(mut said) = said else {
-                parities.push(parity(k, &row));
-                continue;
-            };
-            if said != parity(k, &old) {
-                self.notice(stripe);
+        let changes = new.iter().map(|(&chunk, new)| match is_there[chunk] {
+            true => (chunk, change(&old[chunk], &new.bytes)),
+            false => {
+                let mut now = old[chunk].clone();
+                new.lay_over(&mut now);
+                (chunk, change(&old[chunk], &now))
             }
-            for &chunk in new.keys() {
-                codes::add(&mut said, k, chunk, &change(&old[chunk], &row[chunk]));
-            }
-            parities.push(said);
-        }
-        Ok(Some(parities))
+        });
+        let changes: Vec<(usize, Vec<u8>)> = changes.collect();
+        let follow = |(k, said): (usize, Option<Vec<u8>>)| {
+            let mut said = said.unwrap_or_else(|| parity(k, &old));
+            changes.iter().for_each(|(chunk, change)| codes::add(&mut said, k, *chunk, change));
+            said
+        };
+        Ok(Some(parities.into_iter().enumerate().map(follow).collect()))
     }
 
     fn there(&self, stripe: u64, within: &Range<u64>) -> There {
@@ -199,6 +169,10 @@ impl Rows {
 
     /// Rows as all sides have them, if all can be read: the data, and the parities.
     pub fn read_all(&self, stripe: u64, within: &Range<u64>) -> Option<(Chunks, Chunks)> {
-        self.there(stripe, within).whole()
+        let There { data, parities } = self.there(stripe, within);
+        Some((
+            data.into_iter().collect::<Option<_>>()?,
+            parities.into_iter().collect::<Option<_>>()?,
+        ))
     }
 }

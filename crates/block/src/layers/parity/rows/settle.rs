@@ -9,7 +9,7 @@ use crate::heal::{Ledger, Outcome, Right};
 use crate::layers::parity::codes;
 use crate::layers::parity::layout::Part;
 use crate::layers::sides::Standing;
-use crate::zeros::is_zero;
+use crate::slices::is_zero;
 use crate::{DeviceError, Operation, Result, Resync};
 
 /// Bytes of each side that are computed at a time.
@@ -33,7 +33,7 @@ impl Once<'_> {
         let placing = rows.cache().placing.clone();
         let row = rows.row_of(*stripe, without | own, |side| {
             let read = || {
-                Ledger::add(&rows.ledger.data_ios, 1);
+                Ledger::add(&rows.sides.ledger().data_ios, 1);
                 rows.read_row(*stripe, within, side, placing.as_deref()).ok().flatten()
             };
             Ok(of_sides.entry(side).or_insert_with(read).clone())
@@ -143,7 +143,7 @@ impl Rows {
             let read = match without.filter(|_| copy >= copies) {
                 Some(without) => once.compute(without, &mut placed),
                 None => {
-                    Ledger::add(&self.ledger.data_ios, 1);
+                    Ledger::add(&self.sides.ledger().data_ios, 1);
                     self.read_by(part, without, &mut placed)
                 }
             };
@@ -153,7 +153,7 @@ impl Rows {
             }
             let mut bytes = placed.clone();
             lay_over(&overlay, self.layout.rows(), &part.within, &mut bytes);
-            Ledger::add(&self.ledger.checksums, 1);
+            Ledger::add(&self.sides.ledger().checksums, 1);
             if !right(&bytes) {
                 said.push(bytes);
                 continue;
@@ -165,7 +165,7 @@ impl Rows {
             }
             outcome = Some(Outcome::Recovered);
             if direct {
-                Ledger::add(&self.ledger.data_ios, 1);
+                Ledger::add(&self.sides.ledger().data_ios, 1);
                 let side = self.layout.data_side(part.stripe, part.chunk);
                 let at = self.layout.offset(part.stripe) + part.within.start;
                 // One that cannot be written and not be put out stays; the bytes are there.
@@ -177,7 +177,7 @@ impl Rows {
             (Some(outcome), _) => outcome,
             (None, failure) => not_healed(&said, failure)?,
         };
-        self.ledger.count(outcome);
+        self.sides.ledger().count(outcome);
         Ok(outcome)
     }
 
@@ -191,12 +191,12 @@ impl Rows {
     /// Makes a stripe agree in which nobody has anything yet, because somebody is about to. Where
     /// that cannot be, its parity is computed of all that is in its rows.
     pub fn fasten(&self, stripe: u64) {
-        if !self.cache().loose.contains(stripe) {
+        if !self.cache().loose.contains(stripe..stripe + 1) {
             return;
         }
         let _alone = self.gate_alone(stripe);
         if self.settle(stripe, &(0..self.layout.chunk_bytes), Resync::All).is_ok() {
-            self.cache().loose.remove(stripe);
+            self.cache().loose.remove(stripe..stripe + 1);
         }
     }
 
