@@ -32,7 +32,7 @@ use redb::{
 };
 
 use backend::CACHE_BYTES;
-pub use backend::{CatalogueMedia, write_superblock};
+pub use backend::{CatalogueMedia, write_superblock, write_superblock_twice};
 pub use copies::Told;
 use guard::guarded;
 pub use guard::panic_becomes_error;
@@ -134,6 +134,23 @@ pub struct Numbers {
     pub target: u64,
     /// No number: how full the pool was, in percent, when it was warned of last; 0 when it was not.
     pub warning: u64,
+}
+
+impl Numbers {
+    /// Each with its name in the catalogue.
+    fn named(&mut self) -> [(&'static str, &mut u64); 9] {
+        [
+            ("volume", &mut self.volume),
+            ("timeline", &mut self.timeline),
+            ("segment", &mut self.segment),
+            ("run", &mut self.run),
+            ("audit", &mut self.audit),
+            ("schedule", &mut self.schedule),
+            ("group", &mut self.group),
+            ("target", &mut self.target),
+            ("warning", &mut self.warning),
+        ]
+    }
 }
 
 /// A commit being put together.
@@ -239,19 +256,10 @@ impl Catalogue {
     /// # Errors
     /// `Corrupt` when any record is unreadable.
     pub fn load(&self) -> Result<Contents> {
-        let number =
-            |name: &str| -> Result<u64> { Ok(self.get(tables::NUMBERS, name)?.unwrap_or(0)) };
-        let numbers = Numbers {
-            volume: number("volume")?,
-            timeline: number("timeline")?,
-            segment: number("segment")?,
-            run: number("run")?,
-            audit: number("audit")?,
-            schedule: number("schedule")?,
-            group: number("group")?,
-            target: number("target")?,
-            warning: number("warning")?,
-        };
+        let mut numbers = Numbers::default();
+        for (name, number) in numbers.named() {
+            *number = self.get(tables::NUMBERS, name)?.unwrap_or(0);
+        }
         let slabs = self.rows(tables::SLABS, .., usize::MAX)?;
         let bases = self.rows(tables::BASES, .., usize::MAX)?;
         let volumes: Vec<VolumeRecord> = self.all(tables::VOLUMES)?;
@@ -490,18 +498,9 @@ impl Commit {
     /// # Errors
     /// Those of a commit.
     pub fn put_numbers(&self, numbers: &Numbers) -> Result<()> {
-        for (name, value) in [
-            ("volume", numbers.volume),
-            ("timeline", numbers.timeline),
-            ("segment", numbers.segment),
-            ("run", numbers.run),
-            ("audit", numbers.audit),
-            ("schedule", numbers.schedule),
-            ("group", numbers.group),
-            ("target", numbers.target),
-            ("warning", numbers.warning),
-        ] {
-            self.put(tables::NUMBERS, name, &value)?;
+        let mut numbers = *numbers;
+        for (name, number) in numbers.named() {
+            self.put(tables::NUMBERS, name, &*number)?;
         }
         Ok(())
     }

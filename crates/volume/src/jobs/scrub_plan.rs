@@ -397,9 +397,7 @@ impl Scrubs {
         let _books = self.core.books.lock();
         let wrong = self.core.media.wrong_superblocks();
         if wrong > 0 {
-            for _ in 0..2 {
-                self.core.media.write_again().inspect_err(|_| self.core.store.fail())?;
-            }
+            self.core.media.change(|_| ()).inspect_err(|_| self.core.store.fail())?;
         }
         run.add(&ScrubReport { wrong, healed: wrong, ..ScrubReport::default() }, Vec::new());
         Ok(())

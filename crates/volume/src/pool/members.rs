@@ -284,10 +284,8 @@ impl Engine {
         if after <= before {
             return Ok((before, before));
         }
-        self.core.media.set_device_bytes(after).map_err(|error| {
-            self.core.store.fail();
-            Error::from(error)
-        })?;
+        let grown = self.core.media.change(|superblock| superblock.device_bytes = after);
+        grown.inspect_err(|_| self.core.store.fail())?;
         self.core.store.extend_zones(count, reserve_of(count, superblock.zone_bytes));
         drop(books);
         let by = by.map_or_else(String::new, |stack| format!(", by {stack}"));

@@ -134,7 +134,8 @@ pub fn open_pool(
     // Last: a pool that cannot be opened stays as older programs know it.
     if superblock.features_incompatible != FEATURES_INCOMPATIBLE_KNOWN {
         pool.core.catalogue.make_tables()?;
-        pool.core.media.add_features(FEATURES_INCOMPATIBLE_KNOWN)?;
+        let features = FEATURES_INCOMPATIBLE_KNOWN;
+        pool.core.media.change(|superblock| superblock.features_incompatible |= features)?;
     }
     Ok(Pool::of(pool))
 }
