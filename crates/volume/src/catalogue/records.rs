@@ -15,7 +15,7 @@ use crate::types::{
 };
 
 /// A volume, or what is left of a deleted one while a clone still needs its past.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeRecord {
     /// Its id, also its log's.

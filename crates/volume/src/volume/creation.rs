@@ -10,7 +10,7 @@ use crate::catalogue::{SourceRecord, TimelineRecord, VolumeRecord, tables};
 use crate::jobs::encoding;
 use crate::names::check_name;
 use crate::pool::volumes::Volumes;
-use crate::types::{Access, Architecture, Granularity, VolumeSpec};
+use crate::types::{Architecture, Granularity, VolumeSpec};
 use crate::volume::{Volume, change_words, share};
 use crate::write::{cache_sizes, copy_unit, whole};
 use crate::{Error, ErrorKind, Result};
@@ -80,53 +80,40 @@ impl Volumes {
         if spec.granularity == Granularity::Interval(0) {
             return Err(Error::new(ErrorKind::Invalid, "an interval is longer than nothing"));
         }
-        let now = self.core.machine.clock.wall().as_nanos();
-        let seq = begin.0;
         let record = VolumeRecord {
-            id: 0,
-            name: spec.name.clone(),
-            deleted: false,
-            created_ns: now,
-            created_seq: seq,
-            cloned_from: None,
             window_ns: spec.window_ns,
             history_limit_bytes: spec.history_limit_bytes,
-            granularities: vec![(seq, spec.granularity)],
-            sizes: vec![(seq, spec.size_bytes)],
-            line: Vec::new(),
-            events: Vec::new(),
-            horizon_seq: seq,
-            horizon_ns: now,
-            reclaimed_to: seq,
-            flushed_seq: seq,
-            flushed_ns: now,
-            flushed_bytes_total: 0,
-            flushed_flushes_total: 0,
-            voids: Vec::new(),
-            next_version: 0,
+            granularities: vec![(begin.0, spec.granularity)],
+            sizes: vec![(begin.0, spec.size_bytes)],
             architecture: spec.architecture,
-            placed: Vec::new(),
             cache: cache_sizes::setting(spec.architecture, None, spec.cache)?,
-            conversion: None,
             extent: spec.extent,
             copy_unit: copy_unit::checked(spec.copy_unit, spec.architecture, spec.granularity)?,
             encoding: encoding::setting(None, spec.encoding)?,
             dedup: spec.dedup,
-            common: 0,
-            uncut: 0,
-            grace: None,
-            hook: None,
-            access: Access::default(),
-            trash: None,
-            scratch_until_ns: None,
-            proofs: Vec::new(),
-            watch: None,
             strict: spec.strict,
             share: share::setting(spec)?,
+            ..self.begun(&spec.name, begin)
         };
         whole::check(&record)?;
         share::check(&record)?;
         Ok(record)
+    }
+
+    /// The record of a volume of which nothing is known but that it begins at a seq, now.
+    fn begun(&self, name: &str, Seq(begin): Seq) -> VolumeRecord {
+        let now_ns = self.core.machine.clock.wall().as_nanos();
+        VolumeRecord {
+            name: name.to_owned(),
+            created_ns: now_ns,
+            created_seq: begin,
+            horizon_seq: begin,
+            horizon_ns: now_ns,
+            reclaimed_to: begin,
+            flushed_seq: begin,
+            flushed_ns: now_ns,
+            ..VolumeRecord::default()
+        }
     }
 
     pub(crate) fn add_volume(
@@ -319,7 +306,7 @@ impl Volumes {
     pub(crate) fn clone_record(
         &self,
         origin: &Volume,
-        (seq, Seq(begin)): (Seq, Seq),
+        (seq, begin): (Seq, Seq),
         name: &str,
     ) -> Result<(VolumeRecord, Branch, String)> {
         let record = origin.record.lock().clone();
@@ -327,39 +314,24 @@ impl Volumes {
         let timeline = self.core.timeline(parent).ok_or_else(|| {
             Error::new(ErrorKind::Corrupt, format!("timeline {parent} is not there"))
         })?;
-        let now = self.core.machine.clock.wall().as_nanos();
         let Seq(at) = seq;
         let detail = format!("from {} at seq {at}", origin.name);
         let clone = VolumeRecord {
-            id: 0,
-            name: name.to_owned(),
-            created_ns: now,
-            created_seq: begin,
             cloned_from: Some((origin.name().to_owned(), at)),
-            granularities: vec![(begin, record.granularity_at(Seq(u64::MAX)))],
-            sizes: vec![(begin, record.size_at(seq))],
-            line: Vec::new(),
-            events: Vec::new(),
-            horizon_seq: begin,
-            horizon_ns: now,
-            reclaimed_to: begin,
-            flushed_seq: begin,
-            flushed_ns: now,
-            flushed_bytes_total: 0,
-            flushed_flushes_total: 0,
-            voids: Vec::new(),
-            next_version: 0,
-            placed: Vec::new(),
-            conversion: None,
-            common: 0,
-            uncut: 0,
-            grace: None,
-            hook: None,
-            trash: None,
-            scratch_until_ns: None,
-            proofs: Vec::new(),
-            watch: None,
-            ..record
+            window_ns: record.window_ns,
+            history_limit_bytes: record.history_limit_bytes,
+            granularities: vec![(begin.0, record.granularity_at(Seq(u64::MAX)))],
+            sizes: vec![(begin.0, record.size_at(seq))],
+            architecture: record.architecture,
+            cache: record.cache,
+            extent: record.extent,
+            copy_unit: record.copy_unit,
+            encoding: record.encoding,
+            dedup: record.dedup,
+            access: record.access,
+            strict: record.strict,
+            share: record.share,
+            ..self.begun(name, begin)
         };
         Ok((clone, Branch { timeline, seq }, detail))
     }
