@@ -68,6 +68,7 @@ fn read_entry_as(
         if (is_read && right(block)) || store.heal(at, block, &right) {
             return true;
         }
+        // By the healing that failed.
         true
     };
     // Where it lies it is not written again: it is about to go.
