@@ -26,6 +26,7 @@ use crate::core::Core;
 use crate::jobs::map_flush::{commit_segment, record_of_run};
 use crate::jobs::segment_writer::{Holds, begin_segment, relocated};
 use crate::past::backing_file::Source;
+use crate::placement::in_place::ranges;
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Entries of one commit at most.
 const ENTRIES_MAX: usize = 1 << 16;
@@ -306,18 +307,6 @@ impl Drop for CopyJob {
             self.store.free_zone(segment.zone);
         }
     }
-}
-
-/// Blocks (ascending) as ranges.
-fn ranges(blocks: &[u64]) -> Vec<Range<u64>> {
-    let mut ranges: Vec<Range<u64>> = Vec::new();
-    for &block in blocks {
-        match ranges.last_mut() {
-            Some(open) if open.end == block => open.end += 1,
-            _ => ranges.push(block..block + 1),
-        }
-    }
-    ranges
 }
 
 /// Where the bytes of some blocks are in those of all.
