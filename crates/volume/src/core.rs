@@ -183,7 +183,7 @@ impl Core {
     /// Drops the cached map pages of what reads such a timeline: blocks of it have moved.
     pub fn forget_pages(&self, moved: impl Fn(&Timeline) -> bool) {
         for opening in self.openings.lock().iter().filter_map(Weak::upgrade) {
-            if opening.timelines().any(&moved) {
+            if opening.timeline.line().any(&moved) {
                 opening.pages.drop_pages(|_| true);
             }
         }

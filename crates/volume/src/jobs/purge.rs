@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use history::run::EntrySource;
 use history::{NO_LOG, Timeline};
 
 use crate::Result;
@@ -112,14 +111,10 @@ fn names_elsewhere(parts: &Parts, timelines: &[Arc<Timeline>]) -> BTreeMap<u64, 
     }
     for run in timelines.iter().flat_map(|timeline| timeline.runs()) {
         let mut counts: BTreeMap<u64, i64> = BTreeMap::new();
-        let counted = run.with_source(&parts.core.store, |source| -> history::Result<()> {
-            let mut cursor = run.run.scan(source)?;
-            while let Some(entry) = cursor.peek() {
-                let segment = entry.location.segment();
-                if elsewhere.contains_key(&segment) {
-                    *counts.entry(segment).or_default() += 1;
-                }
-                cursor.advance()?;
+        let counted = run.scan(&parts.core.store, |entry| -> history::Result<()> {
+            let segment = entry.location.segment();
+            if elsewhere.contains_key(&segment) {
+                *counts.entry(segment).or_default() += 1;
             }
             Ok(())
         });

@@ -44,8 +44,8 @@ impl Apart {
         let entries = entries + outside;
         let has_nodes = a.size_bytes != b.size_bytes
             || parted.iter().any(|(line, after)| line.has_nodes_after(*after));
-        let all = |opening| -> u64 {
-            ancestry(opening).iter().map(|(line, _)| line.entries_after(Seq::ZERO)).sum()
+        let all = |opening: &Opening| -> u64 {
+            opening.timeline.line().map(|line| line.entries_after(Seq::ZERO)).sum()
         };
         let are_few = !has_nodes || all(a) + all(b) <= HOLDERS_MAX;
         Apart { entries, has_nodes, is_quick: entries <= COUNTED_ENTRIES_MAX && are_few }
@@ -183,10 +183,8 @@ impl Opening {
     pub fn stored_bytes(&self) -> Result<u64> {
         let _epoch = self.store.enter();
         let mut keys = BTreeSet::new();
-        let mut timeline = Some(Arc::clone(&self.timeline));
-        while let Some(line) = timeline {
+        for line in self.timeline.line() {
             line.touched(&self.store, Seq::ZERO, &mut keys)?;
-            timeline = line.parent.as_ref().map(|p| Arc::clone(&p.timeline));
         }
         // Only pages with single blocks can hold data; larger keys are trims.
         let mut bytes = 0;

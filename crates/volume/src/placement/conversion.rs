@@ -427,16 +427,12 @@ impl Moments {
 /// The first block from `block` on of which the map of an opening has an entry in a run.
 fn first_entry(opening: &Opening, block: u64) -> Result<Option<u64>> {
     let mut first: Option<u64> = None;
-    let mut line = Some(Arc::clone(&opening.timeline));
-    while let Some(timeline) = line {
-        for run in timeline.runs() {
-            let found = run.with_source(&opening.store, |source| -> history::Result<_> {
-                let cursor = run.run.cursor_at(source, Key::block(Lba(block)), Seq::MAX)?;
-                Ok(cursor.peek().filter(|entry| entry.key.level == 0).map(|e| e.key.index))
-            })?;
-            first = first.into_iter().chain(found).min();
-        }
-        line = timeline.parent.as_ref().map(|branch| Arc::clone(&branch.timeline));
+    for run in opening.timeline.line().flat_map(|timeline| timeline.runs()) {
+        let found = run.with_source(&opening.store, |source| -> history::Result<_> {
+            let cursor = run.run.cursor_at(source, Key::block(Lba(block)), Seq::MAX)?;
+            Ok(cursor.peek().filter(|entry| entry.key.level == 0).map(|e| e.key.index))
+        })?;
+        first = first.into_iter().chain(found).min();
     }
     Ok(first)
 }

@@ -81,13 +81,6 @@ struct How<'a> {
 }
 
 impl Opening {
-    /// The timelines that it reads: its own, and those that it branched off.
-    pub fn timelines(&self) -> impl Iterator<Item = &Timeline> {
-        std::iter::successors(Some(&*self.timeline), |timeline| {
-            timeline.parent.as_ref().map(|branch| &*branch.timeline)
-        })
-    }
-
     /// An opening of the volume with that id and name, with no page loaded.
     #[must_use]
     pub fn new(

@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use format::map::{Entry, Key};
-use history::run::{MergeIter, RunSource};
-use history::{Content, Segment, Store, Timeline};
+use history::{Content, Segment, Store, Timeline, next_entries};
 use units::Seq;
 
 use super::compare::{Comparer, Name, Progress};
@@ -153,7 +152,7 @@ impl Search {
             return Ok(Progress::More);
         };
         let timeline = Arc::clone(&member.timeline);
-        let batch = next_entries(&core.store, &timeline, self.resume, entries)?;
+        let batch = next_entries(&core.store, &timeline.runs(), self.resume, entries)?;
         for entry in &batch {
             self.take(&core.store, entry);
         }
@@ -241,24 +240,6 @@ impl Search {
         let Search { crcs, entries, .. } = self;
         Found { segments, moves, blocks, names, crcs, entries, has_stale }
     }
-}
-
-/// The next entries of all runs of a timeline, in order.
-fn next_entries(
-    store: &Store,
-    timeline: &Timeline,
-    (key, seq): (Key, Seq),
-    entries: usize,
-) -> Result<Vec<Entry>> {
-    let runs = timeline.runs();
-    let pages: Vec<_> = runs.iter().map(|run| run.pages(store)).collect();
-    let mut cursors = Vec::new();
-    for (run, pages) in runs.iter().zip(&pages) {
-        let source = RunSource { pages, cache: &store.leaf_cache };
-        cursors.push(run.run.cursor_at(source, key, seq)?);
-    }
-    let merged = MergeIter::new(cursors).take(entries);
-    Ok(merged.collect::<history::Result<Vec<Entry>>>()?)
 }
 
 #[cfg(test)]
