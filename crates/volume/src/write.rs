@@ -161,9 +161,8 @@ impl Writer {
         self.destage_all_while(goes_on)?;
         self.log().flush()?;
         if self.has_recovered() {
-            let flushed = self.core.host()?.at_work(goes_on, &mut || self.flush_map());
             // A full pool has flushed it all the same.
-            flushed.or_else(|e| if e.kind == ErrorKind::Full { Ok(()) } else { Err(e) })?;
+            self.core.host()?.at_work(goes_on, &mut || self.flush_map_if_room().map(drop))?;
         }
         self.tally().flushes.fetch_add(1, Ordering::Relaxed);
         Ok(())

@@ -113,10 +113,7 @@ impl Retention {
         if until > flushed(self) && self.may_pack() {
             // Entries in memory are not in the runs that are merged. Without room for a run they
             // wait on: the merges to come make some.
-            match self.flush_map() {
-                Err(e) if e.kind == ErrorKind::Full => {}
-                flushed => flushed?,
-            }
+            self.flush_map_if_room()?;
         }
         let until = until.min(flushed(self));
         // Before: "now" is the log's, and who has closed its gate asks for the state.

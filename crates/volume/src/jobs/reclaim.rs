@@ -54,10 +54,7 @@ fn next_full_merge(parts: &Parts, volume: &Arc<Volume>, haste: Haste) -> Result<
 
 fn begin_reclaim(parts: &Parts, volume: &Volume) -> Result<()> {
     // Pending entries neither supersede anything in runs nor come home.
-    match volume.flush_map() {
-        Err(e) if e.kind == ErrorKind::Full => {}
-        flushed => flushed?,
-    }
+    volume.flush_map_if_room()?;
     volume.begin_pass()?;
     volume.reclamation().begin(parts.core.machine.clock.monotonic_ns());
     volume.begin_encoding()?;

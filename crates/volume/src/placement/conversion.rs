@@ -216,10 +216,7 @@ impl Placement {
         };
         if is_first && self.record.lock().conversion.is_some() {
             // Blocks whose entries wait in memory are offered a home too.
-            match self.flush_map() {
-                Err(e) if e.kind == ErrorKind::Full => {}
-                other => other?,
-            }
+            self.flush_map_if_room()?;
         }
         Ok(())
     }
@@ -264,9 +261,8 @@ impl Placement {
             return Ok(false);
         }
         if self.conversion.lock().wants_flush() {
-            match self.flush_map() {
-                Err(e) if e.kind == ErrorKind::Full => return Ok(false),
-                other => other?,
+            if !self.flush_map_if_room()? {
+                return Ok(false);
             }
             self.conversion.lock().flushed();
         }

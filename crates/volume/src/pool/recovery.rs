@@ -248,11 +248,7 @@ fn fill(pool: &Engine, mut contents: Contents, map: Map) -> Result<()> {
     pool.share_memory();
     if map == Map::Ignored {
         for volume in pool.registry.all() {
-            match volume.flush_map() {
-                // Then it is pending meanwhile.
-                Err(e) if e.kind == ErrorKind::Full => {}
-                other => other?,
-            }
+            volume.flush_map_if_room()?;
         }
         // Without their runs nobody knows what they name elsewhere: it waits for the next opening.
         return Ok(());
