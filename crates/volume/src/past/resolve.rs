@@ -41,10 +41,7 @@ impl Stream {
                 self.check_logged(WallTime::from_nanos(u64::MAX)).map(|()| exact(latest))
             }
             Moment::Version(number) => {
-                let pinned = pins.version(*number).ok_or_else(|| {
-                    let text = format!("{} has no version {number}", self.name);
-                    Error::new(ErrorKind::NotFound, text)
-                })?;
+                let pinned = pins.version(*number).ok_or_else(|| self.no_version(*number))?;
                 Ok(exact(self.stamp(pinned.seq)?))
             }
             Moment::Mark(name) => {
