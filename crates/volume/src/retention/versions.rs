@@ -22,9 +22,7 @@ use crate::names::check_label;
 use crate::retention::Retention;
 use crate::retention::open_files::{OpenFiles, Quiet};
 use crate::retention::pins::Pins;
-use crate::types::{
-    CompactionInfo, Consistency, Dependants, Encoding, Stamp, Version, VersionPage,
-};
+use crate::types::{Consistency, Dependants, Encoding, Stamp, Version, VersionPage};
 use crate::{Error, ErrorKind, Result};
 
 /// Versions that one commit removes, or counts that it stores.
@@ -114,13 +112,7 @@ impl Retention {
         let before = pins.version_before(number);
         drop(pins);
         let bytes = self.bound(before.map(|(_, v)| v.seq), seq)?;
-        let about = About {
-            until: None,
-            encoding: Encoding::Raw,
-            compaction: None,
-            dependants: Dependants::default(),
-        };
-        Ok(told(number, version, (bytes, false), about))
+        Ok(told(number, version, (bytes, false)))
     }
 
     /// All versions, by number.
@@ -184,10 +176,6 @@ impl Retention {
         }
     }
 
-    fn no_version(&self, number: u64) -> Error {
-        Error::new(ErrorKind::NotFound, format!("{} has no version {number}", self.name))
-    }
-
     fn version_of(
         &self,
         number: u64,
@@ -219,8 +207,8 @@ impl Retention {
         let encoding = setting.filter(|s| is_old(s.after_ns)).map_or(Encoding::Raw, |s| s.encoding);
         let compaction = self.compactions.info(number);
         let dependants = Dependants { clones, views };
-        let about = About { until, encoding, compaction, dependants };
-        Ok(told(number, record, counted, about))
+        let told = told(number, record, counted);
+        Ok(Version { until, encoding, compaction, dependants, ..told })
     }
 
     /// Volumes that began at moments of this one, by timeline and seq.
@@ -460,33 +448,20 @@ fn described(chunk: &[(u64, Seq)]) -> String {
     }
 }
 
-/// The facts beyond a version's record.
-struct About {
-    until: Option<WallTime>,
-    encoding: Encoding,
-    compaction: Option<CompactionInfo>,
-    dependants: Dependants,
-}
-
-fn told(
-    number: u64,
-    record: VersionRecord,
-    (bytes_changed, bytes_exact): (u64, bool),
-    about: About,
-) -> Version {
-    let About { until, encoding, compaction, dependants } = about;
+/// A version by its record alone, as it is when it is the newest.
+fn told(number: u64, record: VersionRecord, (bytes_changed, bytes_exact): (u64, bool)) -> Version {
     Version {
         number,
         stamp: Stamp { seq: Seq(record.seq), time: WallTime::from_nanos(record.time_ns) },
         label: record.label,
         bytes_changed,
         bytes_exact,
-        until,
+        until: None,
         open_files: record.open_files,
         is_scheduled: record.scheduled.is_some(),
         consistency: record.consistency,
-        encoding,
-        compaction,
-        dependants,
+        encoding: Encoding::Raw,
+        compaction: None,
+        dependants: Dependants::default(),
     }
 }
