@@ -48,6 +48,9 @@ use tables::{Form, Table};
 use crate::types::Architecture;
 use crate::{Error, ErrorKind, Result};
 
+/// Rows with their numbers, and the number at which to go on; `None` at the end.
+pub type Page<R> = (Vec<(u64, R)>, Option<u64>);
+
 /// The features that say that all tables are there.
 const ALL_TABLES: u64 = FEATURE_TABLES | FEATURE_TARGETS;
 
@@ -405,6 +408,23 @@ impl Catalogue {
     ) -> Result<Vec<(u64, R)>> {
         let rows = self.rows(table, (id, first)..=(id, u64::MAX), limit)?;
         Ok(rows.into_iter().map(|((_, number), row)| (number, row)).collect())
+    }
+
+    /// The same, and where to go on.
+    ///
+    /// # Errors
+    /// `Corrupt` when one is unreadable.
+    pub fn page_of<R, F: Form<R>>(
+        &self,
+        table: Table<(u64, u64), R, F>,
+        id: u64,
+        first: u64,
+        limit: usize,
+    ) -> Result<Page<R>> {
+        let mut rows = self.rows_of(table, id, first, limit.saturating_add(1))?;
+        let next = rows.get(limit).map(|row| row.0);
+        rows.truncate(limit);
+        Ok((rows, next))
     }
 
     /// The last scrub, and when there is another. An unreadable record is as if there was none:

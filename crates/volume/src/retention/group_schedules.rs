@@ -12,9 +12,7 @@ use std::collections::BTreeMap;
 use units::WallTime;
 
 use crate::catalogue::{GroupRecord, GroupVersionRecord, ScheduleRecord, tables};
-use crate::retention::explain::{
-    Explained, JudgedGroup, MadeBy, candidate, doomed, explain_doomed,
-};
+use crate::retention::explain::{Explained, JudgedGroup, candidate, doomed, explain_doomed};
 use crate::retention::group_schedule::{GroupSchedule, Held, Made};
 use crate::retention::groups::Groups;
 use crate::retention::hooks::PlannedHook;
@@ -45,9 +43,9 @@ impl Groups {
         let mut captures = BTreeMap::new();
         let mut next = Some(0);
         while let Some(first) = next {
-            let page =
-                self.core.catalogue.rows_of(tables::GROUP_VERSIONS, group, first, LOADED_MAX)?;
-            next = page.last().filter(|_| page.len() == LOADED_MAX).map(|(number, _)| number + 1);
+            let (page, after) =
+                self.core.catalogue.page_of(tables::GROUP_VERSIONS, group, first, LOADED_MAX)?;
+            next = after;
             for (number, capture) in page {
                 if let Some(made) = capture.scheduled.filter(|made| made.schedule == id) {
                     let made = Made { made_ns: made.made_ns, versions: capture.versions };
@@ -297,14 +295,8 @@ impl Groups {
         limit: usize,
     ) -> Result<(Vec<Explained>, Option<u64>)> {
         let group = self.group_record(name)?;
-        let mut page = self.core.catalogue.rows_of(
-            tables::GROUP_VERSIONS,
-            group.id,
-            first,
-            limit.saturating_add(1),
-        )?;
-        let next = (page.len() > limit).then(|| page[limit].0);
-        page.truncate(limit);
+        let (page, next) =
+            self.core.catalogue.page_of(tables::GROUP_VERSIONS, group.id, first, limit)?;
         let last = page.last().map_or(0, |(number, _)| *number);
         let volumes = self.registry.by_ids(&group.members);
         let held = Held::of(&volumes);
@@ -315,21 +307,9 @@ impl Groups {
         let wall = self.core.machine.clock.wall();
         let explain = |(number, record): (u64, GroupVersionRecord)| {
             let made = Made { made_ns: record.time_ns, versions: record.versions };
-            let mut explained = Explained {
-                number,
-                time: WallTime::from_nanos(record.time_ns),
-                made_by: MadeBy::People,
-                rules: Vec::new(),
-                stays: true,
-                goes: None,
-            };
-            if let Some(made) = record.scheduled {
-                explained.made_by = MadeBy::RemovedSchedule;
-                if let Some(judged) = judged.as_ref().filter(|j| j.schedule == made.schedule) {
-                    explained.made_by = MadeBy::Schedule;
-                    judged.explain(number, wall, &mut explained);
-                }
-            }
+            let time = (number, record.time_ns);
+            let made_by = record.scheduled.map(|made| made.schedule);
+            let explained = Explained::of(time, made_by, judged.as_ref(), wall);
             held.has_some_of(&made).then_some(explained)
         };
         Ok((page.into_iter().filter_map(explain).collect(), next))

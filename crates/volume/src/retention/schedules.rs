@@ -256,14 +256,7 @@ impl Retention {
         limit: usize,
     ) -> Result<(Vec<Explained>, Option<u64>)> {
         self.check_open()?;
-        let mut page = self.core.catalogue.rows_of(
-            tables::VERSIONS,
-            self.id,
-            first,
-            limit.saturating_add(1),
-        )?;
-        let next = (page.len() > limit).then(|| page[limit].0);
-        page.truncate(limit);
+        let (page, next) = self.core.catalogue.page_of(tables::VERSIONS, self.id, first, limit)?;
         let last = page.last().map_or(0, |(number, _)| *number);
         let judged = {
             let pins = self.pins().lock();
@@ -275,21 +268,9 @@ impl Retention {
         let wall = self.core.machine.clock.wall();
         let explain = |(number, record): (u64, VersionRecord)| {
             let time = record.scheduled.map_or(record.time_ns, |s| s.made_ns);
-            let mut explained = Explained {
-                number,
-                time: WallTime::from_nanos(time),
-                made_by: MadeBy::People,
-                rules: Vec::new(),
-                stays: true,
-                goes: None,
-            };
-            let Some(made) = record.scheduled else { return explained };
-            explained.made_by = MadeBy::RemovedSchedule;
-            if let Some(judged) = judged.as_ref().filter(|j| j.schedule == made.schedule) {
-                explained.made_by = MadeBy::Schedule;
-                judged.explain(number, wall, &mut explained);
-            }
-            if let Some(group) = groups.iter().find(|g| g.judged.schedule == made.schedule) {
+            let made = record.scheduled.map(|made| made.schedule);
+            let mut explained = Explained::of((number, time), made, judged.as_ref(), wall);
+            if let Some(group) = groups.iter().find(|g| Some(g.judged.schedule) == made) {
                 explained.made_by = MadeBy::GroupSchedule;
                 group.explain(number, wall, &mut explained);
             }
