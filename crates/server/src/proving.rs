@@ -137,7 +137,7 @@ impl Proving {
         let (volume, hook) = (wanted.volume.name(), &wanted.hook);
         let Some((verdict, said)) = self.judged(pool, attachments, wanted) else { return };
         let took_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let word = verdict.word();
+        let word = verdict.name();
         let seq = wanted.at.seq.0;
         match verdict {
             Verdict::Good => tracing::info!(volume, seq, hook, "a moment was found good"),

@@ -158,7 +158,7 @@ impl Moments {
         }
         for proof in &record.proofs {
             let stamp = Stamp { seq: Seq(proof.seq), time: WallTime::from_nanos(proof.time_ns) };
-            let detail = format!("{}: {}", proof.hook, proof.verdict.word());
+            let detail = format!("{}: {}", proof.hook, proof.verdict.name());
             events.push(Event { stamp, kind: "proof", detail });
         }
         events.retain(|e| from.time <= e.stamp.time);

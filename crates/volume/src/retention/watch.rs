@@ -96,7 +96,7 @@ impl Moments {
         // The first stays told as long as its mark may.
         let over = watch.alarms.len().saturating_sub(ALARMS_MAX);
         watch.alarms.drain(1..=over);
-        let (kind_word, seq) = (kind.word(), mark.stamp.seq.0);
+        let (kind_word, seq) = (kind.name(), mark.stamp.seq.0);
         let detail = format!("{kind_word}, {bytes} bytes; mark {} (seq {seq})", mark.name);
         tx.audit("watch-alarm", &self.name, detail)?;
         tx.commit()?;
