@@ -19,14 +19,16 @@ use crate::{Error, ErrorKind, Result};
 const SIZE_BYTES_MAX: u64 = 1 << 52;
 
 /// How a moment is cloned.
-#[derive(Clone, Copy, Default)]
-struct CloneWish {
-    /// That of the origin if nothing is said.
-    extent: Option<MapExtent>,
-    /// All of it is copied.
-    in_full: bool,
-    /// It goes by itself after so long.
-    scratch_ns: Option<u64>,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CloneSpec {
+    /// The map extents of the clone, if not those of its origin; inherited entries stay as they
+    /// are.
+    pub extent: Option<MapExtent>,
+    /// The background copies all of it: in the end it shares nothing with its origin. It is there
+    /// at once; `Volume::import_info` tells how far it is.
+    pub in_full: bool,
+    /// It goes by itself after so many nanoseconds: see [`Volumes::scratch_clones`].
+    pub scratch_ns: Option<u64>,
 }
 
 /// The beginning of a new volume.
@@ -139,66 +141,24 @@ impl Volumes {
     /// # Errors
     /// Those of resolving; `Invalid`, `Exists`, `Refused`, `Io`.
     pub fn clone_volume(&self, source: &str, at: &Moment, name: &str) -> Result<Arc<Volume>> {
-        self.clone_with_extent(source, at, name, None)
+        self.clone_as(source, at, name, CloneSpec::default())
     }
 
-    /// The same, with map extents of another size than its origin has. Inherited entries stay as
-    /// they are.
+    /// The same, in other ways.
     ///
     /// # Errors
-    /// Those of resolving; `Invalid`, `Exists`, `Refused`, `Io`.
-    pub fn clone_with_extent(
+    /// Those of [`Volumes::clone_volume`]; `Invalid` also for a share that is to be copied.
+    pub fn clone_as(
         &self,
         source: &str,
         at: &Moment,
         name: &str,
-        extent: Option<MapExtent>,
-    ) -> Result<Arc<Volume>> {
-        self.clone_as(source, at, name, CloneWish { extent, ..CloneWish::default() })
-    }
-
-    /// The same, of which the background copies all: in the end it shares nothing with its origin.
-    /// It is there at once; `Volume::import_info` tells how far it is.
-    ///
-    /// # Errors
-    /// Those of resolving; `Invalid`, also for a share; `Exists`, `Refused`, `Io`.
-    pub fn clone_in_full(
-        &self,
-        source: &str,
-        at: &Moment,
-        name: &str,
-        extent: Option<MapExtent>,
-    ) -> Result<Arc<Volume>> {
-        self.clone_as(source, at, name, CloneWish { extent, in_full: true, scratch_ns: None })
-    }
-
-    /// The same as [`Volumes::clone_volume`], but for a while only: see
-    /// [`Volumes::scratch_clones`].
-    ///
-    /// # Errors
-    /// Those of resolving; `Invalid`, `Exists`, `Refused`, `Io`.
-    pub fn clone_for(
-        &self,
-        source: &str,
-        at: &Moment,
-        name: &str,
-        (extent, scratch_ns): (Option<MapExtent>, u64),
-    ) -> Result<Arc<Volume>> {
-        let wish = CloneWish { extent, in_full: false, scratch_ns: Some(scratch_ns) };
-        self.clone_as(source, at, name, wish)
-    }
-
-    fn clone_as(
-        &self,
-        source: &str,
-        at: &Moment,
-        name: &str,
-        wish: CloneWish,
+        spec: CloneSpec,
     ) -> Result<Arc<Volume>> {
         self.check_open()?;
         check_name("volume", name)?;
         let origin = self.volume(source)?;
-        let cloned = self.clone_of(&origin, at, name, wish);
+        let cloned = self.clone_of(&origin, at, name, spec);
         origin.unless_gone(cloned)
     }
 
@@ -207,7 +167,7 @@ impl Volumes {
         origin: &Volume,
         at: &Moment,
         name: &str,
-        CloneWish { extent, in_full, scratch_ns }: CloneWish,
+        CloneSpec { extent, in_full, scratch_ns }: CloneSpec,
     ) -> Result<Arc<Volume>> {
         if in_full {
             // Copying goes by all pages of the address space, and would not come to an end.
