@@ -67,7 +67,8 @@ impl Scope {
 
 /// A merge under way.
 pub struct MergeJob {
-    volume: Arc<Volume>,
+    /// The volume whose timeline it is.
+    pub(crate) volume: Arc<Volume>,
     timeline: Arc<Timeline>,
     inputs: Vec<Arc<StoredRun>>,
     scope: Scope,
@@ -184,11 +185,6 @@ impl Placement {
 }
 
 impl MergeJob {
-    /// The volume whose timeline it is.
-    pub(crate) fn volume(&self) -> &Volume {
-        &self.volume
-    }
-
     /// Whether it takes all runs of its timeline.
     pub(crate) fn is_full(&self) -> bool {
         self.scope != Scope::Partial
@@ -539,7 +535,7 @@ impl MergeJob {
 
     /// Says in the audit log what was encoded.
     fn audit_packs(&self, tx: &mut Transaction<'_>) -> Result<()> {
-        let packed = self.packer.as_ref().map(Packer::packed).unwrap_or_default();
+        let packed = self.packer.as_ref().map(|packer| packer.packed).unwrap_or_default();
         if packed.versions == 0 {
             return Ok(());
         }

@@ -93,8 +93,8 @@ impl Mover {
         if !entry.location.is_hole() {
             payload.resize(BLOCK_BYTES as usize, 0);
             // A sector that cannot be read must not keep all others from being reclaimed.
-            let Core { store, .. } = self.fresh.core();
-            if !read_entry_as(read, store, entry, &mut payload, self.fresh.io()) {
+            let store = &self.fresh.core.store;
+            if !read_entry_as(read, store, entry, &mut payload, &self.fresh.io) {
                 return Ok(None);
             }
         }
@@ -121,7 +121,7 @@ impl Mover {
     pub fn move_homes(&mut self, entries: &[Entry]) -> Result<Vec<Option<Entry>>> {
         let (read, write) = Errand::BeforeImage.kinds();
         let segment = self.fresh.with_room(home_bytes())?;
-        let Core { store, .. } = self.fresh.core();
+        let store = &self.fresh.core.store;
         let mut end = segment.end.load(Ordering::Acquire);
         let zone_bytes = u32::try_from(store.zone_bytes).expect("zones are at most 32 MiB");
         let entries = &entries[..entries.len().min(((zone_bytes - end) / home_bytes()) as usize)];
@@ -130,13 +130,13 @@ impl Mover {
         let wanted = bytes.len() - home_header_bytes() as usize;
         let (at, _) = store.locate(entries[0].location)?;
         // Blocks are counted, without headers, as everywhere.
-        self.fresh.io().count(read, entries.len() as u64 * BLOCK_BYTES);
+        self.fresh.io.count(read, entries.len() as u64 * BLOCK_BYTES);
         let is_read = store.device.read_at(at, &mut bytes[..wanted]).is_ok();
         let (mut moved, mut headers, mut sound) = (Vec::new(), Vec::new(), Vec::new());
         for (entry, home) in entries.iter().zip(bytes.chunks_exact_mut(home_bytes() as usize)) {
             let block = &mut home[..BLOCK_BYTES as usize];
             let is_right = is_read && block_crc(block) == entry.crc;
-            if !is_right && !read_entry_as(read, store, entry, block, self.fresh.io()) {
+            if !is_right && !read_entry_as(read, store, entry, block, &self.fresh.io) {
                 moved.push(None);
                 continue;
             }

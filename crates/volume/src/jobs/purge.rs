@@ -145,6 +145,6 @@ fn note_unnamed(parts: &Parts, unnamed: &BTreeMap<u64, i64>) {
         let Some(segment) = parts.core.store.segment(number) else { continue };
         segment.add_entries(-count);
         segment.committed_entries.fetch_sub(count, Ordering::AcqRel);
-        parts.dedup.lock().want_sweep();
+        parts.dedup.lock().is_swept = false;
     }
 }

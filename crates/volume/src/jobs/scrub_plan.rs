@@ -190,8 +190,8 @@ impl Job for ScrubJob {
             return Ok(waits);
         }
         let bytes = if is_beside { turn.bytes.min(BESIDE_BYTES) } else { turn.bytes };
-        let read = scrubs.step(throttle.limit().step(bytes))?;
-        throttle.limit().note(began_ns, read);
+        let read = scrubs.step(throttle.limit.step(bytes))?;
+        throttle.limit.note(began_ns, read);
         let now_ns = clock.monotonic_ns();
         throttle.note_turn(began_ns, now_ns);
         Ok(throttle.waits(now_ns, is_beside).unwrap_or(Left::CAN_WAIT))

@@ -88,8 +88,9 @@ pub fn relocated(segment: &Segment, offset: u32, timeline: u64, seq: Seq) -> Bat
 
 /// Segments of one log, being filled.
 pub struct FreshSegments {
-    core: Arc<Core>,
-    io: Arc<IoTally>,
+    pub core: Arc<Core>,
+    /// Where their volume's device requests are counted.
+    pub io: Arc<IoTally>,
     log: u64,
     holds: Holds,
     done: Vec<Arc<Segment>>,
@@ -142,18 +143,6 @@ impl FreshSegments {
         segment.last_seq.store(grown.last_seq().0, Ordering::Release);
         let entries = grown.live_entries.load(Ordering::Acquire);
         (entries > 0).then_some((segment.number, entries))
-    }
-
-    /// The core that they belong to.
-    #[must_use]
-    pub fn core(&self) -> &Core {
-        &self.core
-    }
-
-    /// Where their volume's device requests are counted.
-    #[must_use]
-    pub fn io(&self) -> &IoTally {
-        &self.io
     }
 
     /// The open segment, or a new one when so many bytes do not fit it.

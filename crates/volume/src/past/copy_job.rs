@@ -41,7 +41,7 @@ pub struct CopyJob {
     segment: Option<Arc<Segment>>,
     entries: Vec<Entry>,
     /// Pages that are done with the commit.
-    pages: Vec<u64>,
+    pub pages: Vec<u64>,
 }
 
 /// The timeline that blocks are copied to, and where from.
@@ -87,11 +87,6 @@ impl CopyJob {
             entries: Vec::new(),
             pages: Vec::new(),
         })
-    }
-
-    /// Pages that are done with the commit.
-    pub fn pages(&self) -> &[u64] {
-        &self.pages
     }
 
     /// Whether it is time for a commit.

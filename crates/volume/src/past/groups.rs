@@ -277,7 +277,7 @@ impl Groups {
             let origin = Origin::Moment(volume, branch, None);
             newborns.push(self.prepare_volume(record, origin, &mut tx, ("clone", detail))?);
         }
-        let ids = newborns.iter().map(|newborn| newborn.id()).collect();
+        let ids = newborns.iter().map(|newborn| newborn.record.id).collect();
         let group = self.prepare_group(new, ids, &names.join(", "), &mut tx)?;
         let books = tx.commit()?;
         for newborn in newborns {

@@ -62,7 +62,7 @@ enum Remains {
 impl Placement {
     /// Homes that a merge could not empty.
     pub(crate) fn note_unmovable(&self, count: u64) {
-        self.conversion.lock().note_unmovable(count);
+        self.conversion.lock().unmovable += count;
     }
 
     /// Changes the architecture as part of a commit: the record, the catalogue's slabs, the audit
@@ -150,7 +150,7 @@ impl Placement {
         let is_importing = self.present().root.outside().is_some();
         let is_under_way = self.record.lock().conversion.is_some() || is_importing;
         if is_under_way && self.present().current.is_some() {
-            self.conversion.lock().fill_anew();
+            self.conversion.lock().fill_from = Some(0);
         }
     }
 
@@ -169,7 +169,7 @@ impl Placement {
     /// Whether slabs are still to be taken for what the present has.
     pub(crate) fn wants_slabs(&self) -> bool {
         let is_there = !self.is_gone() && self.present().current.is_some();
-        is_there && self.conversion.lock().fill_from().is_some()
+        is_there && self.conversion.lock().fill_from.is_some()
     }
 
     /// Whether what is at home in the base is to leave it.
@@ -197,7 +197,7 @@ impl Placement {
         }
         drop(record);
         if architecture.has_base() {
-            return is_under_way && !self.conversion.lock().has_offered();
+            return is_under_way && !self.conversion.lock().offered;
         }
         if self.base.slab_count() == 0 {
             return false;
@@ -264,10 +264,10 @@ impl Placement {
             if !self.flush_map_if_room()? {
                 return Ok(false);
             }
-            self.conversion.lock().flushed();
+            self.conversion.lock().flushed = true;
         }
         for _ in 0..LOOKS_A_STEP {
-            let Some(from) = self.conversion.lock().fill_from() else { return Ok(false) };
+            let Some(from) = self.conversion.lock().fill_from else { return Ok(false) };
             let next = match self.next_slab(&present, current, from)? {
                 None => None,
                 Some((slab, false)) => Some(slab + 1),
@@ -325,7 +325,7 @@ impl Placement {
         let present = self.present();
         let (rest, is_filled, offered) = {
             let conversion = self.conversion.lock();
-            (conversion.rest(), conversion.fill_from().is_none(), conversion.has_offered())
+            (conversion.rest, conversion.fill_from.is_none(), conversion.offered)
         };
         let is_placed = present.current.as_ref().is_none_or(|c| c.unsettled_blocks() == 0);
         let left = self.base.blocks_at_home();
@@ -404,7 +404,7 @@ impl Moments {
         if let Some(current) = &present.current {
             let end = present.size_bytes.div_ceil(BLOCK_BYTES);
             let unseen = |slab| end.saturating_sub(current.blocks_of(slab).start).min(live_blocks);
-            left += conversion.fill_from().map_or(0, unseen) + current.unsettled_blocks();
+            left += conversion.fill_from.map_or(0, unseen) + current.unsettled_blocks();
         }
         left += match record.architecture.has_base() {
             true => live_blocks.saturating_sub(at_home),

@@ -131,7 +131,7 @@ impl Groups {
         let (captures, keep) = {
             let schedules = self.schedules.lock();
             let Some(schedule) = schedules.get(&id) else { return Ok((0, false)) };
-            let keep = schedule.schedule.keep();
+            let keep = schedule.schedule.record.keep;
             let doomed = doomed(schedule.left(&held), &keep, most);
             let versions = |number: u64| (number, schedule.captures[&number].versions.clone());
             (doomed.into_iter().map(versions).collect::<Vec<_>>(), keep)
@@ -176,10 +176,11 @@ impl Groups {
         {
             let mut tx = self.core.begin()?;
             let group = self.group_record(name)?.id;
-            let id = self.with_schedule(group, |schedule| schedule.id()).unwrap_or_else(|| {
-                tx.numbers.schedule += 1;
-                tx.numbers.schedule
-            });
+            let id =
+                self.with_schedule(group, |schedule| schedule.record.id).unwrap_or_else(|| {
+                    tx.numbers.schedule += 1;
+                    tx.numbers.schedule
+                });
             let record = spec.record(id, wall);
             tx.put(tables::GROUP_SCHEDULES, group, &record)?;
             let detail = format!("group {name}: {}, keep {}", spec.timing, spec.keep);
@@ -216,7 +217,7 @@ impl Groups {
         let schedules = self.schedules.lock();
         let before = schedules.get(&group.id);
         let left: Vec<(u64, u64)> = before.map_or(Vec::new(), |s| s.left(&held).collect());
-        let id = before.map_or(0, |s| s.schedule.id());
+        let id = before.map_or(0, |s| s.schedule.record.id);
         let planned = Schedule::of(spec.record(id, wall))?;
         let goes = explain_doomed(left.iter().copied(), &spec.keep, wall);
         Ok((planned.info(left.first().copied()), goes))
@@ -252,7 +253,7 @@ impl Groups {
     pub fn remove_group_schedule(&self, name: &str) -> Result<()> {
         let mut tx = self.core.begin()?;
         let group = self.group_record(name)?.id;
-        let id = self.with_schedule(group, |s| s.id()).ok_or_else(|| no_schedule(name))?;
+        let id = self.with_schedule(group, |s| s.record.id).ok_or_else(|| no_schedule(name))?;
         tx.remove(tables::GROUP_SCHEDULES, group)?;
         let detail = format!("group {name}: schedule {id}; its versions stay");
         tx.audit("schedule-remove", "", detail)?;
@@ -272,7 +273,7 @@ impl Groups {
             let held = Held::of(&volumes);
             let schedules = self.schedules.lock();
             let schedule = schedules.get(&group.id).ok_or_else(|| no_schedule(name))?;
-            doomed(schedule.left(&held), &schedule.schedule.keep(), usize::MAX)
+            doomed(schedule.left(&held), &schedule.schedule.record.keep, usize::MAX)
         };
         let mut left = if dry_run { 0 } else { doomed.len() as u64 };
         while left > 0 {
@@ -334,7 +335,8 @@ impl Groups {
     pub(crate) fn newest_to_prove(&self) -> Vec<(u64, u64, String)> {
         let schedules = self.schedules.lock();
         let newest = |of: &GroupSchedule| {
-            let (hook, made) = (of.schedule.prove()?, of.captures.last_key_value()?.1);
+            let (hook, made) =
+                (of.schedule.record.prove.as_ref()?, of.captures.last_key_value()?.1);
             let versions = made.versions.iter();
             Some(versions.map(|&(id, number)| (id, number, hook.clone())).collect::<Vec<_>>())
         };

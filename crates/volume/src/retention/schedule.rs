@@ -57,7 +57,8 @@ pub struct ScheduleInfo {
 /// A schedule in memory.
 #[derive(Debug)]
 pub struct Schedule {
-    record: ScheduleRecord,
+    /// As the catalogue has it.
+    pub(crate) record: ScheduleRecord,
     timing: Timing,
     next: Option<WallTime>,
     /// Not before this, in monotonic nanoseconds.
@@ -153,21 +154,6 @@ impl Schedule {
         self.failures += 1;
         self.error = Some(error.to_string());
         self.retry_ns = monotonic_ns.saturating_add(RETRY_NS);
-    }
-
-    /// Its id.
-    pub(crate) fn id(&self) -> u64 {
-        self.record.id
-    }
-
-    /// The hook whose check looks at its versions.
-    pub(crate) fn prove(&self) -> Option<String> {
-        self.record.prove.clone()
-    }
-
-    /// Its keep rules.
-    pub(crate) fn keep(&self) -> KeepRules {
-        self.record.keep
     }
 
     /// As it stands; `newest` is the number of its newest version, and the clock's time then.

@@ -53,7 +53,7 @@ impl Groups {
         let served = self.registry.served();
         let mut newest = self.newest_to_prove();
         for volume in &served {
-            let told = |s: &Schedule| Some((s.id(), s.prove()?));
+            let told = |s: &Schedule| Some((s.record.id, s.record.prove.clone()?));
             let of_own = volume.schedule.lock().as_ref().and_then(told);
             if let Some((schedule, hook)) = of_own {
                 let number = volume.pins().lock().scheduled(schedule).next().map(|(n, _)| n);
@@ -125,7 +125,7 @@ impl Retention {
         {
             let mut tx = self.begin()?;
             let id = match self.schedule.lock().as_ref() {
-                Some(schedule) => schedule.id(),
+                Some(schedule) => schedule.record.id,
                 None => {
                     tx.numbers.schedule += 1;
                     tx.numbers.schedule
@@ -152,7 +152,7 @@ impl Retention {
         spec.check(wall)?;
         let pins = self.pins().lock();
         // No schedule has the number 0.
-        let id = self.schedule.lock().as_ref().map_or(0, |schedule| schedule.id());
+        let id = self.schedule.lock().as_ref().map_or(0, |schedule| schedule.record.id);
         let planned = Schedule::of(spec.record(id, wall))?;
         let goes = explain_doomed(pins.scheduled(id), &spec.keep, wall);
         Ok((planned.info(pins.scheduled(id).next()), goes))
@@ -171,7 +171,7 @@ impl Retention {
         self.check_open()?;
         let pins = self.pins().lock();
         let schedule = self.schedule.lock();
-        Ok(schedule.as_ref().map(|s| s.info(pins.scheduled(s.id()).next())))
+        Ok(schedule.as_ref().map(|s| s.info(pins.scheduled(s.record.id).next())))
     }
 
     /// Removes the schedule. Its versions stay until somebody deletes them.
@@ -181,7 +181,7 @@ impl Retention {
     pub fn remove_schedule(&self) -> Result<()> {
         self.check_open()?;
         let mut tx = self.begin()?;
-        let Some(id) = self.schedule.lock().as_ref().map(|schedule| schedule.id()) else {
+        let Some(id) = self.schedule.lock().as_ref().map(|schedule| schedule.record.id) else {
             return Err(self.no_schedule());
         };
         tx.remove(tables::SCHEDULES, self.id)?;
@@ -219,7 +219,7 @@ impl Retention {
 
     fn rules(&self) -> Result<(u64, KeepRules)> {
         let schedule = self.schedule.lock();
-        schedule.as_ref().map(|s| (s.id(), s.keep())).ok_or_else(|| self.no_schedule())
+        schedule.as_ref().map(|s| (s.record.id, s.record.keep)).ok_or_else(|| self.no_schedule())
     }
 
     /// Prunes some of what no rule keeps; says how many.
@@ -261,7 +261,7 @@ impl Retention {
         let judged = {
             let pins = self.pins().lock();
             let schedule = self.schedule.lock();
-            let made = |s: &Schedule| pins.scheduled(s.id()).map(candidate);
+            let made = |s: &Schedule| pins.scheduled(s.record.id).map(candidate);
             schedule.as_ref().map(|s| s.judged(made(s), first..=last))
         };
         let groups = self.core.host()?.judged_groups(self.id);

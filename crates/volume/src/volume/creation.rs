@@ -43,16 +43,9 @@ pub(crate) enum Origin<'a> {
 
 /// A volume that is in a transaction.
 pub struct Newborn {
-    record: VolumeRecord,
+    pub(crate) record: VolumeRecord,
     timeline: TimelineRecord,
     branch: Option<Branch>,
-}
-
-impl Newborn {
-    /// Its id.
-    pub fn id(&self) -> u64 {
-        self.record.id
-    }
 }
 
 impl Volumes {

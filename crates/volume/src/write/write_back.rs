@@ -230,7 +230,7 @@ impl Writer {
     ) -> Result<()> {
         let ops = run.ops();
         let groups: Vec<TimedOps<'_>> = run
-            .groups()
+            .groups
             .iter()
             .map(|(time, range)| TimedOps { time: *time, ops: &ops[range.clone()] })
             .collect();

@@ -32,15 +32,6 @@ const GROUP_MAX: usize = 4 * NAMES_MAX;
 /// has theirs left where they are.
 const CLASSES_MAX: usize = 16;
 
-/// Whether there is more to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// There is.
-    More,
-    /// All was compared.
-    Done,
-}
-
 /// A version whose block may be equal to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
@@ -111,7 +102,8 @@ pub struct Comparer {
     moves: BTreeMap<u64, Vec<Move>>,
     blocks: u64,
     named: u64,
-    has_stale: bool,
+    /// Something was written because little else was left where it was.
+    pub has_stale: bool,
 }
 
 impl Comparer {
@@ -146,15 +138,15 @@ impl Comparer {
         }
     }
 
-    /// Compares for about so many bytes.
+    /// Compares for about so many bytes; true when all was compared.
     ///
     /// # Errors
     /// `Full`, `Refused`, `Io`.
-    pub fn step(&mut self, core: &Arc<Core>, budget: Budget) -> Result<Progress> {
+    pub fn step(&mut self, core: &Arc<Core>, budget: Budget) -> Result<bool> {
         let mut blocks = (budget.bytes / BLOCK_BYTES).max(16);
         let _epoch = core.store.enter();
         while blocks > 0 {
-            let Some(group) = self.groups.pop_front() else { return Ok(Progress::Done) };
+            let Some(group) = self.groups.pop_front() else { return Ok(true) };
             blocks = blocks.saturating_sub(group.len() as u64);
             for class in self.classes(core, group) {
                 let least = class.names.len().div_ceil(NAMES_MAX);
@@ -166,7 +158,7 @@ impl Comparer {
                 }
             }
         }
-        Ok(Progress::More)
+        Ok(false)
     }
 
     /// Names of equal checksum by what their blocks are. One that cannot be read is in none.
@@ -224,12 +216,6 @@ impl Comparer {
         self.blocks += 1;
         self.named += names.len() as u64;
         Ok(())
-    }
-
-    /// Whether something was written because little else was left where it was.
-    #[must_use]
-    pub fn has_stale(&self) -> bool {
-        self.has_stale
     }
 
     /// The segments written, where their blocks are for whom, how many blocks for how many

@@ -11,7 +11,7 @@ use format::map::{Entry, Key};
 use history::{Content, Segment, Store, Timeline, next_entries};
 use units::Seq;
 
-use super::compare::{Comparer, Name, Progress};
+use super::compare::{Comparer, Name};
 use super::moves::{Moves, is_stale};
 use crate::Result;
 use crate::core::Core;
@@ -136,11 +136,11 @@ impl Search {
         }
     }
 
-    /// Goes on for about so many bytes.
+    /// Goes on for about so many bytes; true when all was compared.
     ///
     /// # Errors
     /// `Corrupt`, `Full`, `Refused`, `Io`; it is then to be dropped.
-    pub fn step(&mut self, core: &Arc<Core>, budget: Budget) -> Result<Progress> {
+    pub fn step(&mut self, core: &Arc<Core>, budget: Budget) -> Result<bool> {
         if self.phase == Phase::Comparing {
             let comparer = self.comparer.as_mut().expect("made when it began");
             return comparer.step(core, budget);
@@ -149,7 +149,7 @@ impl Search {
         let entries = usize::try_from((budget.bytes / ENTRY_BYTES).max(512)).unwrap_or(usize::MAX);
         let Some(member) = self.members.get(self.member) else {
             self.next_phase();
-            return Ok(Progress::More);
+            return Ok(false);
         };
         let timeline = Arc::clone(&member.timeline);
         let batch = next_entries(&core.store, &timeline.runs(), self.resume, entries)?;
@@ -162,7 +162,7 @@ impl Search {
             }
             _ => (self.member, self.resume, self.before) = (self.member + 1, START, None),
         }
-        Ok(Progress::More)
+        Ok(false)
     }
 
     fn next_phase(&mut self) {
@@ -234,7 +234,7 @@ impl Search {
 
     /// The outcome.
     pub fn finish(self) -> Found {
-        let has_stale = self.comparer.as_ref().is_some_and(Comparer::has_stale);
+        let has_stale = self.comparer.as_ref().is_some_and(|comparer| comparer.has_stale);
         let (segments, moves, blocks, names) =
             self.comparer.map(Comparer::finish).unwrap_or_default();
         let Search { crcs, entries, .. } = self;
