@@ -9,8 +9,6 @@
 
 use std::collections::BTreeMap;
 
-use units::WallTime;
-
 use crate::catalogue::{GroupRecord, GroupVersionRecord, ScheduleRecord, tables};
 use crate::retention::explain::{Explained, JudgedGroup, candidate, doomed, explain_doomed};
 use crate::retention::group_schedule::{GroupSchedule, Held, Made};
@@ -90,33 +88,36 @@ impl Groups {
     }
 
     /// Captures what is due and prunes what no rule keeps; see [`Groups::run_schedules`].
-    pub(crate) fn run_group_schedules(&self, wall: WallTime, monotonic_ns: u64, may_prune: bool) {
+    pub(crate) fn run_group_schedules(&self, may_prune: bool) {
+        let clock = &*self.core.machine.clock;
         let groups: Vec<u64> = self.schedules.lock().keys().copied().collect();
         for group in groups {
-            let due = self.with_schedule(group, |s| s.due(wall, monotonic_ns)).flatten();
             // A capture with a hook is its runner's: commands take their time.
             let is_plain = |record: &ScheduleRecord| {
                 let group = self.group_with_id(group);
                 group.is_some_and(|g| self.hooks_of(&g, record.hook.as_deref()).is_empty())
             };
-            if let Some(record) = due.filter(is_plain) {
+            if let Some(record) = self.due_capture(group).filter(is_plain) {
                 self.capture_due(group, record, &|_| Consistency::CrashConsistent.into());
             }
-            let wants = self.with_schedule(group, |s| s.wants_pruning(monotonic_ns));
+            let wants = self.with_schedule(group, |s| s.wants_pruning(clock));
             if may_prune && wants == Some(true) {
                 let pruned = self.prune_group(group);
-                self.with_schedule(group, |s| s.pruned(pruned, monotonic_ns));
+                self.with_schedule(group, |s| s.pruned(pruned, clock));
             }
         }
     }
 
+    fn due_capture(&self, group: u64) -> Option<ScheduleRecord> {
+        self.with_schedule(group, |s| s.due(&*self.core.machine.clock))?
+    }
+
     fn capture_due(&self, group: u64, record: ScheduleRecord, quiet: &dyn Fn(&str) -> Quiet) {
-        let monotonic_ns = self.core.machine.clock.monotonic_ns();
         let Some(name) = self.group_with_id(group).map(|group| group.name) else { return };
         let captured = self.capture_group(&name, &record.label, Some(&record), quiet);
         self.with_schedule(group, |schedule| {
             if schedule.is(&record) {
-                schedule.captured(record, captured.map(drop), monotonic_ns);
+                schedule.captured(record, captured.map(drop), &*self.core.machine.clock);
             }
         });
     }
@@ -278,7 +279,9 @@ impl Groups {
         let mut left = if dry_run { 0 } else { doomed.len() as u64 };
         while left > 0 {
             let (count, more) = self.prune_group(group.id)?;
-            self.with_schedule(group.id, |s| s.pruned(Ok((count, more)), 0));
+            self.with_schedule(group.id, |s| {
+                s.pruned(Ok((count, more)), &*self.core.machine.clock)
+            });
             left = if count == 0 { 0 } else { left.saturating_sub(count) };
         }
         Ok(doomed)
@@ -319,11 +322,9 @@ impl Groups {
     /// Groups with a capture that is due, and the hooks around it, where there are some.
     #[must_use]
     pub fn due_group_hooks(&self) -> Vec<(String, Vec<PlannedHook>)> {
-        let clock = &self.core.machine.clock;
-        let (wall, monotonic_ns) = (clock.wall(), clock.monotonic_ns());
         let groups: Vec<GroupRecord> = self.by_name.lock().values().cloned().collect();
         let due = |group: GroupRecord| {
-            let due = self.with_schedule(group.id, |s| s.due(wall, monotonic_ns))??;
+            let due = self.due_capture(group.id)?;
             let hooks = self.hooks_of(&group, due.hook.as_deref());
             (!hooks.is_empty()).then_some((group.name, hooks))
         };
@@ -346,11 +347,8 @@ impl Groups {
     /// Makes the capture of a group that is due, if one is still; a failure is told by the
     /// schedule, and the capture is due again later.
     pub fn capture_group_hooked(&self, name: &str, quiet: &dyn Fn(&str) -> Quiet) {
-        let clock = &self.core.machine.clock;
-        let (wall, monotonic_ns) = (clock.wall(), clock.monotonic_ns());
         let Ok(group) = self.group_record(name) else { return };
-        let due = self.with_schedule(group.id, |s| s.due(wall, monotonic_ns)).flatten();
-        if let Some(record) = due {
+        if let Some(record) = self.due_capture(group.id) {
             self.capture_due(group.id, record, quiet);
         }
     }
