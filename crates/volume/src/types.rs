@@ -43,6 +43,11 @@ pub use space::{
 };
 pub use stamp::Stamp;
 
+/// Whether a value is the one that records say nothing about.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// The content of a cache now, and its work since the pool was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUse {
@@ -415,13 +420,6 @@ names!(
     Quiesced "quiesced",
     QuiesceFailed "quiesce-failed"
 );
-
-impl Consistency {
-    /// Whether it is the one that records say nothing about.
-    pub(crate) fn is_crash_consistent(&self) -> bool {
-        *self == Consistency::CrashConsistent
-    }
-}
 
 /// The others that need a moment besides the version on it: it stays for them when the version is
 /// deleted.

@@ -11,39 +11,33 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use units::{Period, Span, Timing, WallTime};
 
+use crate::types::is_default;
+
 /// Which versions of a schedule stay; a rule of nothing keeps nothing, no rule at all everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KeepRules {
     /// The newest so many.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_default")]
     pub last: u32,
     /// The newest of each of the last so many hours that have one.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_default")]
     pub hourly: u32,
     /// The same of days.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_default")]
     pub daily: u32,
     /// The same of ISO weeks.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_default")]
     pub weekly: u32,
     /// The same of months.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_default")]
     pub monthly: u32,
     /// The same of years.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_default")]
     pub yearly: u32,
     /// Those not older than this many nanoseconds before the newest; 0 is no such rule.
-    #[serde(skip_serializing_if = "is_no_time")]
+    #[serde(skip_serializing_if = "is_default")]
     pub within_ns: u64,
-}
-
-fn is_nothing(count: &u32) -> bool {
-    *count == 0
-}
-
-fn is_no_time(nanos: &u64) -> bool {
-    *nanos == 0
 }
 
 impl fmt::Display for KeepRules {

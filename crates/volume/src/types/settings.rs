@@ -60,11 +60,6 @@ impl Architecture {
     pub fn destages(self) -> bool {
         self == Architecture::Checkpointing
     }
-
-    /// Whether it is the one that records say nothing about.
-    pub(crate) fn is_logging(&self) -> bool {
-        *self == Architecture::Logging
-    }
 }
 
 /// Which writes are retained.
