@@ -16,14 +16,14 @@ use format::map::Entry;
 use format::pack::{
     PACK_BYTES_MAX, PACK_VERSIONS_MAX, Pack, PackEncoder, PackEncoding, PackPlace, PackVersion,
 };
-use history::{Content, Segment};
+use history::{Content, IoKind, Segment};
 use units::{BLOCK_BYTES, Seq};
 
 use crate::Result;
 use crate::core::Core;
 use crate::jobs::compactions::{Tally, Wishes};
 use crate::jobs::mover::read_entry;
-use crate::jobs::segment_writer::FreshSegments;
+use crate::jobs::segment_writer::{FreshSegments, Holds};
 use crate::types::Compaction;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -124,7 +124,7 @@ impl Packer {
     #[must_use]
     pub fn new(core: Arc<Core>, (log, timeline): (u64, u64), rule: PackRule) -> Packer {
         Packer {
-            fresh: FreshSegments::new(core, log),
+            fresh: FreshSegments::new(core, log, Holds::Versions),
             timeline,
             rule,
             pack: Pack::default(),
@@ -264,7 +264,12 @@ impl Packer {
     /// to be passed as it is.
     pub fn gather(&mut self, entry: &Entry) -> bool {
         let mut block = [0; BLOCK];
-        if !read_entry(&self.fresh.core.store, entry, &mut block, &self.fresh.io) {
+        if !read_entry(
+            &self.fresh.core.store,
+            entry,
+            &mut block,
+            (&self.fresh.io, IoKind::CopyRead),
+        ) {
             return false;
         }
         let version = PackVersion { block: entry.key.index, seq: entry.seq, crc: entry.crc };
@@ -327,7 +332,7 @@ impl Packer {
         let is_packed = |(_, fate): &&(Entry, Fate)| *fate == Fate::Packed;
         let gathered: Vec<Entry> =
             self.queue.iter().filter(is_packed).map(|(entry, _)| *entry).collect();
-        self.fresh.append(&segment, &[&bytes], &gathered)?;
+        self.fresh.append(IoKind::CopyWrite, &segment, &[&bytes], &gathered)?;
         let takes_raw = self.rule.span.is_some() || !self.rule.wishes.is_empty();
         self.is_short |= takes_raw && !self.has_room();
         segment.packed.fetch_add(u32::try_from(count).expect("few"), Ordering::AcqRel);

@@ -397,7 +397,7 @@ impl Homecoming {
         for (i, (entry, block)) in entries.iter().zip(bytes.chunks_exact_mut(BLOCK)).enumerate() {
             // A sector that cannot be read keeps only its own block where it is.
             let is_right = together && block_crc(block) == entry.crc;
-            if is_right || read_entry(store, entry, block, &self.io) {
+            if is_right || read_entry(store, entry, block, (&self.io, IoKind::CopyRead)) {
                 sound(i);
             }
         }

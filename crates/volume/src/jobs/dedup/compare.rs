@@ -20,7 +20,7 @@ use super::moves::{Move, Moves};
 use crate::Result;
 use crate::core::Core;
 use crate::jobs::mover::read_entry;
-use crate::jobs::segment_writer::{FreshSegments, relocated};
+use crate::jobs::segment_writer::{FreshSegments, Holds, relocated};
 use crate::types::Budget;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -92,6 +92,7 @@ fn pieces(group: &[Name]) -> Vec<&[Name]> {
 }
 
 /// The rest to compare, and the blocks written so far.
+#[derive(Default)]
 pub struct Comparer {
     /// By checksum, and by location where that is equal.
     names: Vec<Name>,
@@ -127,15 +128,7 @@ impl Comparer {
             names[range.clone()].iter().map(|name| (name.timeline, name.block)).min()
         };
         groups.sort_by_cached_key(first);
-        Comparer {
-            names,
-            groups: groups.into(),
-            fresh: BTreeMap::new(),
-            moves: BTreeMap::new(),
-            blocks: 0,
-            named: 0,
-            has_stale: false,
-        }
+        Comparer { names, groups: groups.into(), ..Comparer::default() }
     }
 
     /// Compares for about so many bytes; true when all was compared.
@@ -167,7 +160,7 @@ impl Comparer {
         let mut block = vec![0; BLOCK].into_boxed_slice();
         for place in self.names[group].chunk_by(|a, b| a.location == b.location) {
             let io = core.store.io(place[0].log);
-            if !read_entry(&core.store, &place[0].entry(), &mut block, &io) {
+            if !read_entry(&core.store, &place[0].entry(), &mut block, (&io, IoKind::CopyRead)) {
                 continue;
             }
             let is_stale = place[0].is_stale;
@@ -192,7 +185,7 @@ impl Comparer {
     fn write(&mut self, core: &Arc<Core>, names: &[Name], block: &[u8]) -> Result<()> {
         let log = names[0].log;
         let log = if names.iter().all(|name| name.log == log) { log } else { NO_LOG };
-        let new = || FreshSegments::shared(Arc::clone(core), log);
+        let new = || FreshSegments::new(Arc::clone(core), log, Holds::Shared);
         let fresh = self.fresh.entry(log).or_insert_with(new);
         let need = header_bytes(BatchKind::Shared, names.len(), names.len()) + BLOCK as u32;
         let segment = fresh.with_room(need)?;
@@ -206,7 +199,7 @@ impl Comparer {
         header.kind = BatchKind::Shared;
         let sizes = encoder.finish(&header);
         // Entries are counted when they are entered.
-        fresh.append_as(IoKind::CopyWrite, &segment, &[&bytes, block], &[])?;
+        fresh.append(IoKind::CopyWrite, &segment, &[&bytes, block], &[])?;
         segment.packed.fetch_add(u32::try_from(names.len()).expect("few"), Ordering::AcqRel);
         let to = block_location(Location::new(segment.number, offset + sizes.header_bytes), 0);
         for name in names {
