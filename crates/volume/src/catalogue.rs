@@ -21,7 +21,7 @@ mod records;
 mod sums;
 
 use std::borrow::Borrow;
-use std::ops::{Deref, DerefMut, RangeBounds};
+use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use format::superblock::{FEATURE_TABLES, FEATURE_TARGETS};
@@ -62,33 +62,17 @@ pub fn all_of(id: u64) -> std::ops::RangeInclusive<(u64, u64)> {
 
 /// The open catalogue.
 pub struct Catalogue {
-    database: Held,
+    /// The library's; there until this is dropped.
+    database: Option<Database>,
     /// All tables are there: one that is not is damage.
     has_all_tables: bool,
 }
 
-/// The library's database. When let go it writes once more, and asserts where it finds pages that
-/// cannot be: damage, which by then nobody asks about.
-struct Held(Option<Database>);
-
-impl Deref for Held {
-    type Target = Database;
-
-    fn deref(&self) -> &Database {
-        self.0.as_ref().expect("held until dropped")
-    }
-}
-
-impl DerefMut for Held {
-    fn deref_mut(&mut self) -> &mut Database {
-        self.0.as_mut().expect("held until dropped")
-    }
-}
-
-impl Drop for Held {
+impl Drop for Catalogue {
     fn drop(&mut self) {
-        let database = self.0.take();
-        // All commits are durable; this last write would only be found sooner.
+        // The library writes once more, and asserts where it finds pages that cannot be: damage,
+        // which by then nobody asks about. All commits are durable.
+        let database = self.database.take();
         let _ = guarded(|| drop(database));
     }
 }
@@ -211,9 +195,10 @@ impl Catalogue {
             let mut catalogue = Catalogue::open_with(media)?;
             // Every page's checksum, once, so that damage is found now and not as a wrong answer
             // later. (False means "was repaired", which is the ordinary case after a crash.)
-            catalogue.database.check_integrity().map_err(failed)?;
+            let database = catalogue.database.as_mut().expect("it was opened");
+            database.check_integrity().map_err(failed)?;
             if catalogue.has_all_tables {
-                let transaction = catalogue.database.begin_read().map_err(failed)?;
+                let transaction = catalogue.database().begin_read().map_err(failed)?;
                 tables::open_all(&transaction).map_err(failed)?;
             }
             Ok(catalogue)
@@ -223,13 +208,17 @@ impl Catalogue {
         })
     }
 
+    fn database(&self) -> &Database {
+        self.database.as_ref().expect("held until dropped")
+    }
+
     fn open_with(media: CatalogueMedia) -> Result<Catalogue> {
         let mut builder = Builder::new();
         builder.set_cache_size(CACHE_BYTES);
         let features = media.superblock().features_incompatible;
         let has_all_tables = features & ALL_TABLES == ALL_TABLES;
         let database = builder.create_with_backend(media).map_err(failed)?;
-        Ok(Catalogue { database: Held(Some(database)), has_all_tables })
+        Ok(Catalogue { database: Some(database), has_all_tables })
     }
 
     /// Begins a commit; there is one at a time.
@@ -237,7 +226,7 @@ impl Catalogue {
     /// # Errors
     /// `Refused` after an earlier failure.
     pub fn begin(&self) -> Result<Commit> {
-        let mut transaction = self.database.begin_write().map_err(failed)?;
+        let mut transaction = self.database().begin_write().map_err(failed)?;
         transaction.set_durability(Durability::Immediate).map_err(failed)?;
         transaction.set_quick_repair(true);
         Ok(Commit { transaction, store: None })
@@ -290,7 +279,7 @@ impl Catalogue {
 
     /// Whether a table is there: those of slabs are, where a volume has some.
     fn has_table(&self, name: &str) -> Result<bool> {
-        let transaction = self.database.begin_read().map_err(failed)?;
+        let transaction = self.database().begin_read().map_err(failed)?;
         let mut tables = transaction.list_tables().map_err(failed)?;
         Ok(tables.any(|table| table.name() == name))
     }
@@ -319,7 +308,7 @@ impl Catalogue {
         table: Table<K, R, F>,
         key: impl Borrow<K::SelfType<'k>>,
     ) -> Result<Option<R>> {
-        let transaction = self.database.begin_read().map_err(failed)?;
+        let transaction = self.database().begin_read().map_err(failed)?;
         let Some(open) = self.open_table(&transaction, &table)? else { return Ok(None) };
         let stored = open.get(key.borrow()).map_err(failed)?;
         stored.map(|stored| decode(&table, key.borrow(), &stored.value())).transpose()
@@ -336,7 +325,7 @@ impl Catalogue {
         range: impl RangeBounds<B>,
         mut visit: impl FnMut(K::SelfType<'_>, Result<R>) -> Result<bool>,
     ) -> Result<()> {
-        let transaction = self.database.begin_read().map_err(failed)?;
+        let transaction = self.database().begin_read().map_err(failed)?;
         let Some(open) = self.open_table(&transaction, &table)? else { return Ok(()) };
         for item in open.range(range).map_err(failed)? {
             let (key, stored) = item.map_err(failed)?;
