@@ -43,15 +43,9 @@ pub struct KeepRules {
 impl fmt::Display for KeepRules {
     /// Such as `last 24, daily 7, within 2d`; `everything` without a rule.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let counts = [
-            (Rule::Last, self.last),
-            (Rule::Of(Period::Hour), self.hourly),
-            (Rule::Of(Period::Day), self.daily),
-            (Rule::Of(Period::Week), self.weekly),
-            (Rule::Of(Period::Month), self.monthly),
-            (Rule::Of(Period::Year), self.yearly),
-        ];
-        let told = counts.iter().filter(|(_, count)| *count > 0);
+        let periods = self.periods().map(|(period, count)| (Rule::Of(period), count));
+        let counts = [(Rule::Last, self.last)].into_iter().chain(periods);
+        let told = counts.filter(|(_, count)| *count > 0);
         let mut told: Vec<String> =
             told.map(|(rule, count)| format!("{} {count}", rule.name())).collect();
         if self.within_ns > 0 {

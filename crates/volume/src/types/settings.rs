@@ -63,10 +63,11 @@ impl Architecture {
 }
 
 /// Which writes are retained.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Granularity {
     /// Every one.
+    #[default]
     EveryWrite,
     /// The last write to an address in each window of this many nanoseconds, windows counted from
     /// 1970.

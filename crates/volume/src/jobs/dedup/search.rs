@@ -55,13 +55,6 @@ pub struct Found {
     pub has_stale: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Counting,
-    Gathering,
-    Comparing,
-}
-
 /// Which checksums were met, once and again; each has one slot of several.
 struct Met {
     once: Vec<u64>,
@@ -96,7 +89,8 @@ impl Met {
 /// A search under way.
 pub struct Search {
     members: Vec<Member>,
-    phase: Phase,
+    /// All entries were counted: those are gathered whose checksums were met again.
+    is_gathering: bool,
     met: Met,
     /// The member that is gone over, and from where on.
     member: usize,
@@ -123,7 +117,7 @@ impl Search {
         let entries: u64 = runs.map(|run| run.summary.entries).sum();
         Search {
             members,
-            phase: Phase::Counting,
+            is_gathering: false,
             met: Met::new(entries),
             member: 0,
             resume: START,
@@ -141,8 +135,7 @@ impl Search {
     /// # Errors
     /// `Corrupt`, `Full`, `Refused`, `Io`; it is then to be dropped.
     pub fn step(&mut self, core: &Arc<Core>, budget: Budget) -> Result<bool> {
-        if self.phase == Phase::Comparing {
-            let comparer = self.comparer.as_mut().expect("made when it began");
+        if let Some(comparer) = &mut self.comparer {
             return comparer.step(core, budget);
         }
         let _epoch = core.store.enter();
@@ -167,10 +160,9 @@ impl Search {
 
     fn next_phase(&mut self) {
         (self.member, self.resume, self.before) = (0, START, None);
-        if self.phase == Phase::Counting {
-            self.phase = Phase::Gathering;
+        if !self.is_gathering {
+            self.is_gathering = true;
         } else {
-            self.phase = Phase::Comparing;
             self.met = Met::new(0);
             self.comparer = Some(Comparer::new(std::mem::take(&mut self.names)));
         }
@@ -188,7 +180,7 @@ impl Search {
         if !matches!(segment.content(), Content::Logged | Content::Shared) {
             return;
         }
-        if self.phase == Phase::Counting {
+        if !self.is_gathering {
             return self.met.note(entry.crc);
         }
         let is_stale = is_stale(&segment);
