@@ -183,8 +183,7 @@ impl Stream {
         latest: Stamp,
         pins: &Pins,
     ) -> Result<Stamp> {
-        let horizon =
-            Stamp { seq: Seq(record.horizon_seq), time: WallTime::from_nanos(record.horizon_ns) };
+        let horizon = Stamp::of(record.horizon_seq, record.horizon_ns);
         let ended = self.first_boundary(record, horizon.seq)?;
         let unpinned = record.unpinned(latest.seq, ended.as_slice()).first();
         let pinned = pins.first_from(horizon.seq);

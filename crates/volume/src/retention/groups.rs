@@ -266,24 +266,6 @@ impl Taken<'_> {
     }
 }
 
-/// The version that a capture makes of a volume that stands there.
-fn capture_of(
-    capture: &GroupVersionRecord,
-    (seq, time): (Seq, WallTime),
-    quiet: &Quiet,
-) -> VersionRecord {
-    VersionRecord {
-        seq: seq.0,
-        time_ns: time.as_nanos().max(capture.time_ns),
-        label: capture.label.clone(),
-        bytes_changed: None,
-        is_bound: false,
-        consistency: quiet.consistency,
-        scheduled: capture.scheduled,
-        open_files: quiet.open_files.as_ref().map(|files| files.count),
-    }
-}
-
 /// Closes the gates of all volumes, one within the other, and reads where each stands.
 fn instant_of(
     volumes: &[Arc<Volume>],
@@ -591,13 +573,9 @@ impl Groups {
         let capture = taken.record(volumes, wall);
         let mut made_versions = Vec::new();
         for ((volume, &place), quiet) in volumes.iter().zip(taken.places).zip(taken.quiets) {
-            let version = capture_of(&capture, place, quiet);
-            let number = tx.change(&volume.record).take_version_number();
-            tx.put(tables::VERSIONS, (volume.id, number), &version)?;
-            if let Some(files) = &quiet.open_files {
-                tx.put(tables::OPEN_FILES, (volume.id, number), files)?;
-            }
-            made_versions.push(number);
+            let (label, made) = (&capture.label, capture.scheduled);
+            let version = VersionRecord::captured(place, wall, label, made, quiet);
+            made_versions.push(volume.put_version(&mut tx, &version, quiet)?);
         }
         tx.put(tables::GROUP_VERSIONS, (group.id, number), &capture)?;
         tx.put(tables::GROUPS, group.id, &group)?;
