@@ -296,11 +296,7 @@ impl Stream {
         });
         // It goes with the volume.
         let timeline = self.unless_gone(timeline)?;
-        let store = Arc::clone(&self.core.store);
-        let volume = (self.id, self.name.clone());
-        let opening = Arc::new(Opening::new(store, volume, timeline, seq, size_bytes));
-        self.core.register(&opening);
-        Ok(opening)
+        Ok(self.core.open((self.id, self.name.clone()), timeline, seq, (size_bytes, None)))
     }
 }
 

@@ -88,20 +88,14 @@ impl Opening {
         (id, volume): (u64, Arc<VolumeName>),
         timeline: Arc<Timeline>,
         at: Seq,
-        size_bytes: u64,
+        (size_bytes, current): (u64, Option<Arc<CurrentStore>>),
     ) -> Opening {
         let is_present = at == Seq(u64::MAX);
         let budget = if is_present { &store.page_budget } else { &store.view_budget };
         let pages = PageTable::new(Arc::clone(budget), timeline.extent);
         let io = store.io(id);
         let root = timeline.root();
-        Opening { store, volume, timeline, root, at, size_bytes, pages, io, current: None }
-    }
-
-    /// The same, with blocks in place.
-    #[must_use]
-    pub fn with_current(self, current: Option<Arc<CurrentStore>>) -> Opening {
-        Opening { current, ..self }
+        Opening { store, volume, timeline, root, at, size_bytes, pages, io, current }
     }
 
     /// Fails unless the range lies within the volume.
