@@ -55,6 +55,6 @@ pub use segment::{Content, NO_LOG, Segment};
 pub use slot::{BLOCKS_PER_PAGE, Slot, block_location};
 pub use space_tally::{Account, SpaceCount, SpaceTally};
 pub use store::{Behind, Epoch, SecondSource, Spare, Store, StoreParts};
-pub use stored_run::{Pages, StoredRun};
+pub use stored_run::{Pages, StoredRun, next_entries};
 pub use time_index::{By, TimeIndex, TimeRun};
 pub use timeline::{Branch, Timeline};

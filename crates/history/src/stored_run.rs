@@ -10,7 +10,7 @@ use units::Seq;
 
 use crate::io_tally::IoTally;
 use crate::map_zones::PageExtents;
-use crate::run::{PageStore, Run, RunSource};
+use crate::run::{MergeIter, PageStore, Run, RunSource};
 use crate::slot::{BLOCKS_PER_PAGE, Slot};
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
@@ -90,6 +90,25 @@ impl StoredRun {
         Pages::new(store, &self.io, &self.extents)
     }
 
+    /// Calls `visit` with each entry, in order; leaves do not displace others from the cache.
+    ///
+    /// # Errors
+    /// `Corrupt` or the device's; those of `visit`.
+    pub fn scan<E: From<Error>>(
+        &self,
+        store: &Store,
+        mut visit: impl FnMut(Entry) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        self.with_source(store, |source| {
+            let mut cursor = self.run.scan(source)?;
+            while let Some(entry) = cursor.peek() {
+                visit(entry)?;
+                cursor.advance()?;
+            }
+            Ok(())
+        })
+    }
+
     /// Calls `f` with what reading the run needs.
     pub fn with_source<T>(&self, store: &Store, f: impl FnOnce(RunSource<'_>) -> T) -> T {
         let pages = self.pages(store);
@@ -137,16 +156,31 @@ impl StoredRun {
     /// # Errors
     /// `Corrupt` or the device's.
     pub fn touched(&self, store: &Store, after: Seq, out: &mut BTreeSet<Key>) -> Result<()> {
-        self.with_source(store, |source| {
-            let mut cursor = self.run.scan(source)?;
-            while let Some(entry) = cursor.peek() {
-                if entry.seq > after {
-                    let level = entry.key.level.max(1);
-                    out.insert(Key::covering(entry.key.first_block(), level));
-                }
-                cursor.advance()?;
+        self.scan(store, |entry| {
+            if entry.seq > after {
+                let level = entry.key.level.max(1);
+                out.insert(Key::covering(entry.key.first_block(), level));
             }
             Ok(())
         })
     }
+}
+
+/// The next entries of runs, merged, from a place on: at most so many.
+///
+/// # Errors
+/// `Corrupt` or the device's.
+pub fn next_entries(
+    store: &Store,
+    runs: &[Arc<StoredRun>],
+    (key, seq): (Key, Seq),
+    most: usize,
+) -> Result<Vec<Entry>> {
+    let pages: Vec<_> = runs.iter().map(|run| run.pages(store)).collect();
+    let mut cursors = Vec::new();
+    for (run, pages) in runs.iter().zip(&pages) {
+        let source = RunSource { pages, cache: &store.leaf_cache };
+        cursors.push(run.run.cursor_at(source, key, seq)?);
+    }
+    MergeIter::new(cursors).take(most).collect()
 }

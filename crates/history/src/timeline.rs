@@ -74,6 +74,11 @@ impl Timeline {
         Timeline { id, log, extent, parent, outside, state, newest }
     }
 
+    /// It and its ancestors, itself first.
+    pub fn line(&self) -> impl Iterator<Item = &Timeline> {
+        std::iter::successors(Some(self), |line| Some(&*line.parent.as_ref()?.timeline))
+    }
+
     /// The timeline at the end of the line of parents.
     pub fn root(self: &Arc<Timeline>) -> Arc<Timeline> {
         let mut line = self;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use units::{Moment, Span};
-use volume::{Pool, Proof, Resolved, Verdict, Volume};
+use volume::{CloneSpec, Pool, Proof, Resolved, Verdict, Volume};
 
 use crate::attach::{Attachments, Part};
 use crate::hooks::{Hooks, kill};
@@ -137,7 +137,7 @@ impl Proving {
         let (volume, hook) = (wanted.volume.name(), &wanted.hook);
         let Some((verdict, said)) = self.judged(pool, attachments, wanted) else { return };
         let took_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let word = verdict.word();
+        let word = verdict.name();
         let seq = wanted.at.seq.0;
         match verdict {
             Verdict::Good => tracing::info!(volume, seq, hook, "a moment was found good"),
@@ -169,8 +169,10 @@ impl Proving {
         };
         let length_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let name = scratch::name_for(wanted.volume.name(), "");
-        let (at, how) = (Moment::Seq(wanted.at.seq), (None, length_ns.saturating_add(SPARE_NS)));
-        let clone = match pool.clone_for(wanted.volume.name(), &at, &name, how) {
+        let at = Moment::Seq(wanted.at.seq);
+        let scratch_ns = Some(length_ns.saturating_add(SPARE_NS));
+        let how = CloneSpec { scratch_ns, ..CloneSpec::default() };
+        let clone = match pool.clone_as(wanted.volume.name(), &at, &name, how) {
             Ok(clone) => clone,
             Err(error) => return unknown(format!("it could not be cloned: {error}")),
         };

@@ -312,7 +312,7 @@ fn give(
         watch.alarms.last().is_some_and(|last| last.is_held && since(last.given) < BETWEEN_NS);
     if !is_soon {
         let alarm = volume.give_alarm(before.resolved(), due.kind, due.bytes)?;
-        let (kind, bytes, mark) = (due.kind.word(), due.bytes, alarm.mark);
+        let (kind, bytes, mark) = (due.kind.name(), due.bytes, alarm.mark);
         let volume = volume.name();
         tracing::error!(volume, kind, bytes, mark, "much data was written over in a short time");
     }

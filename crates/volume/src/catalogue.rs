@@ -21,7 +21,7 @@ mod records;
 mod sums;
 
 use std::borrow::Borrow;
-use std::ops::{Deref, DerefMut, RangeBounds};
+use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use format::superblock::{FEATURE_TABLES, FEATURE_TARGETS};
@@ -32,7 +32,7 @@ use redb::{
 };
 
 use backend::CACHE_BYTES;
-pub use backend::{CatalogueMedia, write_superblock};
+pub use backend::{CatalogueMedia, write_superblock, write_superblock_twice};
 pub use copies::Told;
 use guard::guarded;
 pub use guard::panic_becomes_error;
@@ -48,6 +48,9 @@ use tables::{Form, Table};
 use crate::types::Architecture;
 use crate::{Error, ErrorKind, Result};
 
+/// Rows with their numbers, and the number at which to go on; `None` at the end.
+pub type Page<R> = (Vec<(u64, R)>, Option<u64>);
+
 /// The features that say that all tables are there.
 const ALL_TABLES: u64 = FEATURE_TABLES | FEATURE_TARGETS;
 
@@ -59,33 +62,17 @@ pub fn all_of(id: u64) -> std::ops::RangeInclusive<(u64, u64)> {
 
 /// The open catalogue.
 pub struct Catalogue {
-    database: Held,
+    /// The library's; there until this is dropped.
+    database: Option<Database>,
     /// All tables are there: one that is not is damage.
     has_all_tables: bool,
 }
 
-/// The library's database. When let go it writes once more, and asserts where it finds pages that
-/// cannot be: damage, which by then nobody asks about.
-struct Held(Option<Database>);
-
-impl Deref for Held {
-    type Target = Database;
-
-    fn deref(&self) -> &Database {
-        self.0.as_ref().expect("held until dropped")
-    }
-}
-
-impl DerefMut for Held {
-    fn deref_mut(&mut self) -> &mut Database {
-        self.0.as_mut().expect("held until dropped")
-    }
-}
-
-impl Drop for Held {
+impl Drop for Catalogue {
     fn drop(&mut self) {
-        let database = self.0.take();
-        // All commits are durable; this last write would only be found sooner.
+        // The library writes once more, and asserts where it finds pages that cannot be: damage,
+        // which by then nobody asks about. All commits are durable.
+        let database = self.database.take();
         let _ = guarded(|| drop(database));
     }
 }
@@ -134,6 +121,23 @@ pub struct Numbers {
     pub target: u64,
     /// No number: how full the pool was, in percent, when it was warned of last; 0 when it was not.
     pub warning: u64,
+}
+
+impl Numbers {
+    /// Each with its name in the catalogue.
+    fn named(&mut self) -> [(&'static str, &mut u64); 9] {
+        [
+            ("volume", &mut self.volume),
+            ("timeline", &mut self.timeline),
+            ("segment", &mut self.segment),
+            ("run", &mut self.run),
+            ("audit", &mut self.audit),
+            ("schedule", &mut self.schedule),
+            ("group", &mut self.group),
+            ("target", &mut self.target),
+            ("warning", &mut self.warning),
+        ]
+    }
 }
 
 /// A commit being put together.
@@ -191,9 +195,10 @@ impl Catalogue {
             let mut catalogue = Catalogue::open_with(media)?;
             // Every page's checksum, once, so that damage is found now and not as a wrong answer
             // later. (False means "was repaired", which is the ordinary case after a crash.)
-            catalogue.database.check_integrity().map_err(failed)?;
+            let database = catalogue.database.as_mut().expect("it was opened");
+            database.check_integrity().map_err(failed)?;
             if catalogue.has_all_tables {
-                let transaction = catalogue.database.begin_read().map_err(failed)?;
+                let transaction = catalogue.database().begin_read().map_err(failed)?;
                 tables::open_all(&transaction).map_err(failed)?;
             }
             Ok(catalogue)
@@ -203,13 +208,17 @@ impl Catalogue {
         })
     }
 
+    fn database(&self) -> &Database {
+        self.database.as_ref().expect("held until dropped")
+    }
+
     fn open_with(media: CatalogueMedia) -> Result<Catalogue> {
         let mut builder = Builder::new();
         builder.set_cache_size(CACHE_BYTES);
         let features = media.superblock().features_incompatible;
         let has_all_tables = features & ALL_TABLES == ALL_TABLES;
         let database = builder.create_with_backend(media).map_err(failed)?;
-        Ok(Catalogue { database: Held(Some(database)), has_all_tables })
+        Ok(Catalogue { database: Some(database), has_all_tables })
     }
 
     /// Begins a commit; there is one at a time.
@@ -217,7 +226,7 @@ impl Catalogue {
     /// # Errors
     /// `Refused` after an earlier failure.
     pub fn begin(&self) -> Result<Commit> {
-        let mut transaction = self.database.begin_write().map_err(failed)?;
+        let mut transaction = self.database().begin_write().map_err(failed)?;
         transaction.set_durability(Durability::Immediate).map_err(failed)?;
         transaction.set_quick_repair(true);
         Ok(Commit { transaction, store: None })
@@ -239,19 +248,10 @@ impl Catalogue {
     /// # Errors
     /// `Corrupt` when any record is unreadable.
     pub fn load(&self) -> Result<Contents> {
-        let number =
-            |name: &str| -> Result<u64> { Ok(self.get(tables::NUMBERS, name)?.unwrap_or(0)) };
-        let numbers = Numbers {
-            volume: number("volume")?,
-            timeline: number("timeline")?,
-            segment: number("segment")?,
-            run: number("run")?,
-            audit: number("audit")?,
-            schedule: number("schedule")?,
-            group: number("group")?,
-            target: number("target")?,
-            warning: number("warning")?,
-        };
+        let mut numbers = Numbers::default();
+        for (name, number) in numbers.named() {
+            *number = self.get(tables::NUMBERS, name)?.unwrap_or(0);
+        }
         let slabs = self.rows(tables::SLABS, .., usize::MAX)?;
         let bases = self.rows(tables::BASES, .., usize::MAX)?;
         let volumes: Vec<VolumeRecord> = self.all(tables::VOLUMES)?;
@@ -279,7 +279,7 @@ impl Catalogue {
 
     /// Whether a table is there: those of slabs are, where a volume has some.
     fn has_table(&self, name: &str) -> Result<bool> {
-        let transaction = self.database.begin_read().map_err(failed)?;
+        let transaction = self.database().begin_read().map_err(failed)?;
         let mut tables = transaction.list_tables().map_err(failed)?;
         Ok(tables.any(|table| table.name() == name))
     }
@@ -308,7 +308,7 @@ impl Catalogue {
         table: Table<K, R, F>,
         key: impl Borrow<K::SelfType<'k>>,
     ) -> Result<Option<R>> {
-        let transaction = self.database.begin_read().map_err(failed)?;
+        let transaction = self.database().begin_read().map_err(failed)?;
         let Some(open) = self.open_table(&transaction, &table)? else { return Ok(None) };
         let stored = open.get(key.borrow()).map_err(failed)?;
         stored.map(|stored| decode(&table, key.borrow(), &stored.value())).transpose()
@@ -325,7 +325,7 @@ impl Catalogue {
         range: impl RangeBounds<B>,
         mut visit: impl FnMut(K::SelfType<'_>, Result<R>) -> Result<bool>,
     ) -> Result<()> {
-        let transaction = self.database.begin_read().map_err(failed)?;
+        let transaction = self.database().begin_read().map_err(failed)?;
         let Some(open) = self.open_table(&transaction, &table)? else { return Ok(()) };
         for item in open.range(range).map_err(failed)? {
             let (key, stored) = item.map_err(failed)?;
@@ -397,6 +397,23 @@ impl Catalogue {
     ) -> Result<Vec<(u64, R)>> {
         let rows = self.rows(table, (id, first)..=(id, u64::MAX), limit)?;
         Ok(rows.into_iter().map(|((_, number), row)| (number, row)).collect())
+    }
+
+    /// The same, and where to go on.
+    ///
+    /// # Errors
+    /// `Corrupt` when one is unreadable.
+    pub fn page_of<R, F: Form<R>>(
+        &self,
+        table: Table<(u64, u64), R, F>,
+        id: u64,
+        first: u64,
+        limit: usize,
+    ) -> Result<Page<R>> {
+        let mut rows = self.rows_of(table, id, first, limit.saturating_add(1))?;
+        let next = rows.get(limit).map(|row| row.0);
+        rows.truncate(limit);
+        Ok((rows, next))
     }
 
     /// The last scrub, and when there is another. An unreadable record is as if there was none:
@@ -490,18 +507,9 @@ impl Commit {
     /// # Errors
     /// Those of a commit.
     pub fn put_numbers(&self, numbers: &Numbers) -> Result<()> {
-        for (name, value) in [
-            ("volume", numbers.volume),
-            ("timeline", numbers.timeline),
-            ("segment", numbers.segment),
-            ("run", numbers.run),
-            ("audit", numbers.audit),
-            ("schedule", numbers.schedule),
-            ("group", numbers.group),
-            ("target", numbers.target),
-            ("warning", numbers.warning),
-        ] {
-            self.put(tables::NUMBERS, name, &value)?;
+        let mut numbers = *numbers;
+        for (name, number) in numbers.named() {
+            self.put(tables::NUMBERS, name, &*number)?;
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use block::Purpose;
 use env::{Files, Rank, RankedMutex, RankedRwLock};
 use history::{Branch, NO_LOG, Segment, SegmentSource, Spare, Store, StoredRun, Timeline};
-use units::{MapExtent, WallTime};
+use units::{MapExtent, Seq, WallTime};
 
 use crate::catalogue::{
     Catalogue, CatalogueMedia, Commit, Numbers, SourceRecord, TimelineRecord, tables,
@@ -21,6 +21,7 @@ use crate::catalogue::{
 use crate::host::{Host, Served};
 use crate::names::VolumeName;
 use crate::past::backing_file::Source;
+use crate::placement::current_store::CurrentStore;
 use crate::pool::run_figures::RunFigures;
 use crate::pool::samples::SampleBook;
 use crate::read::snapshot::Opening;
@@ -173,17 +174,28 @@ impl Core {
         made.map(drop)
     }
 
-    /// Registers an opening, so that reclamation can tell it that blocks have moved.
-    pub fn register(&self, opening: &Arc<Opening>) {
+    /// Opens a timeline at a seq, for a volume of such a size that may have blocks in place.
+    /// Reclamation can tell the opening that blocks have moved.
+    pub fn open(
+        &self,
+        volume: (u64, Arc<VolumeName>),
+        timeline: Arc<Timeline>,
+        at: Seq,
+        (size_bytes, current): (u64, Option<Arc<CurrentStore>>),
+    ) -> Arc<Opening> {
+        let store = Arc::clone(&self.store);
+        let opening = Opening::new(store, volume, timeline, at, (size_bytes, current));
+        let opening = Arc::new(opening);
         let mut openings = self.openings.lock();
         openings.retain(|o| o.strong_count() > 0);
-        openings.push(Arc::downgrade(opening));
+        openings.push(Arc::downgrade(&opening));
+        opening
     }
 
     /// Drops the cached map pages of what reads such a timeline: blocks of it have moved.
     pub fn forget_pages(&self, moved: impl Fn(&Timeline) -> bool) {
         for opening in self.openings.lock().iter().filter_map(Weak::upgrade) {
-            if opening.timelines().any(&moved) {
+            if opening.timeline.line().any(&moved) {
                 opening.pages.drop_pages(|_| true);
             }
         }
@@ -247,10 +259,7 @@ impl Core {
             Some(Branch { timeline: other, seq }) => {
                 let name = VolumeName::new(record.file.clone());
                 let reader = (timeline.log, Arc::new(name));
-                let store = Arc::clone(&self.store);
-                let opening = Opening::new(store, reader, other, seq, record.length_bytes);
-                let opening = Arc::new(opening);
-                self.register(&opening);
+                let opening = self.open(reader, other, seq, (record.length_bytes, None));
                 Source::of_moment(record.clone(), opening)
             }
         };

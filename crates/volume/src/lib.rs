@@ -46,6 +46,7 @@ pub use retention::open_files::{OpenFiles, Quiet};
 pub use retention::schedule::{ScheduleInfo, ScheduleSpec};
 pub use retention::trash::{TRASH_NS, not_in_trash};
 pub use volume::Volume;
+pub use volume::creation::CloneSpec;
 pub use write::copy_unit::CopyInfo;
 pub use write::pace::{Lack, Written};
 pub use write::update::Updated;

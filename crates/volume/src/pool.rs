@@ -173,11 +173,8 @@ impl Engine {
         let mut work = self.work.lock();
         work.finish()?;
         for volume in self.registry.all() {
-            match volume.flush_map() {
-                // No room for runs: what is pending stays in the log, from which it is recovered.
-                Err(e) if e.kind == ErrorKind::Full => {}
-                other => other?,
-            }
+            // Without room for runs what is pending stays in the log, from which it is recovered.
+            volume.flush_map_if_room()?;
         }
         let stores = self.registry.all().into_iter();
         let sealed = stores.filter_map(|volume| {

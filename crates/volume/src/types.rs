@@ -1,13 +1,28 @@
 //! Values that go in and out of pools and volumes.
 
+/// The names that the contract has for the variants of an enum, and a list of these.
+macro_rules! names {
+    ($kind:ident: $($variant:ident $name:literal),*) => {
+        impl $kind {
+            /// Every one there is.
+            pub const ALL: [$kind; [$($kind::$variant),*].len()] = [$($kind::$variant),*];
+
+            /// Its name in the contract.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($kind::$variant => $name),*
+                }
+            }
+        }
+    };
+}
+
 mod access;
-mod alarm;
-mod proof;
 mod settings;
 mod share;
 mod space;
 mod stamp;
-mod trash;
 
 use std::sync::Arc;
 
@@ -16,8 +31,6 @@ use serde::{Deserialize, Serialize};
 use units::{MapExtent, Sensitivity, Seq, WallTime};
 
 pub use access::{Access, AccessChange, Credential, Secret};
-pub use alarm::AlarmKind;
-pub use proof::Verdict;
 pub use settings::{
     Architecture, CacheChange, CacheSetting, Encoding, EncodingChange, EncodingSetting,
     Granularity, VolumeChange, VolumeSpec,
@@ -29,7 +42,11 @@ pub use space::{
     AgeBytes, DedupInfo, Growth, Holder, KeptFor, PoolSpace, PoolStatus, Sacrifice, VolumeSpace,
 };
 pub use stamp::Stamp;
-pub use trash::{DeletedVolume, Deletion};
+
+/// Whether a value is the one that records say nothing about.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
 
 /// The content of a cache now, and its work since the pool was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -198,6 +215,20 @@ pub struct Proof {
     pub said: String,
 }
 
+/// The verdict of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// The moment serves.
+    Good,
+    /// It does not.
+    Bad,
+    /// The check could not tell, or did not come to an end.
+    Unknown,
+}
+
+names!(Verdict: Good "good", Bad "bad", Unknown "unknown");
+
 /// A watch over what is written over on a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchInfo {
@@ -223,6 +254,18 @@ pub struct Alarm {
     /// Whether the mark is there and holds the moment.
     pub is_held: bool,
 }
+
+/// The cause of an alarm of a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AlarmKind {
+    /// Data was written over with what looks random, as encryption does.
+    Scrambled,
+    /// Data was written over with zeros, or trimmed.
+    Wiped,
+}
+
+names!(AlarmKind: Scrambled "scrambled", Wiped "wiped");
 
 /// A volume as it stands.
 #[derive(Clone, Debug)]
@@ -372,22 +415,11 @@ pub enum Consistency {
     QuiesceFailed,
 }
 
-impl Consistency {
-    /// Its name in the contract.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Consistency::CrashConsistent => "crash-consistent",
-            Consistency::Quiesced => "quiesced",
-            Consistency::QuiesceFailed => "quiesce-failed",
-        }
-    }
-
-    /// Whether it is the one that records say nothing about.
-    pub(crate) fn is_crash_consistent(&self) -> bool {
-        *self == Consistency::CrashConsistent
-    }
-}
+names!(
+    Consistency: CrashConsistent "crash-consistent",
+    Quiesced "quiesced",
+    QuiesceFailed "quiesce-failed"
+);
 
 /// The others that need a moment besides the version on it: it stays for them when the version is
 /// deleted.
@@ -406,6 +438,40 @@ pub struct VersionPage {
     pub versions: Vec<Version>,
     /// The number at which to go on; `None` at the end.
     pub next: Option<u64>,
+}
+
+/// How a volume is deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deletion {
+    /// How long it can be had back; a week if nothing is said, and not at all for 0.
+    pub grace_ns: Option<u64>,
+    /// Whether versions and pinned marks go with it.
+    pub force: bool,
+    /// Only say what would be deleted.
+    pub dry_run: bool,
+}
+
+/// A volume that was deleted, or would be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeletedVolume {
+    /// Its number: several of one name may have been deleted.
+    pub id: u64,
+    /// Its name.
+    pub name: String,
+    /// Bytes of its present.
+    pub size_bytes: u64,
+    /// When it was deleted.
+    pub deleted: WallTime,
+    /// Until when it can be had back.
+    pub until: WallTime,
+    /// Bytes of the present that are stored.
+    pub live_bytes: u64,
+    /// Bytes kept only for the past.
+    pub history_bytes: u64,
+    /// Versions it has.
+    pub versions: u64,
+    /// Pinned marks it has.
+    pub pinned_marks: u64,
 }
 
 /// A name for a moment.
@@ -605,17 +671,7 @@ pub enum ScrubState {
     Stopped,
 }
 
-impl ScrubState {
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            ScrubState::Running => "running",
-            ScrubState::Done => "done",
-            ScrubState::Stopped => "stopped",
-        }
-    }
-}
+names!(ScrubState: Running "running", Done "done", Stopped "stopped");
 
 /// The step of an opening after a crash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

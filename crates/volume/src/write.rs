@@ -161,9 +161,8 @@ impl Writer {
         self.destage_all_while(goes_on)?;
         self.log().flush()?;
         if self.has_recovered() {
-            let flushed = self.core.host()?.at_work(goes_on, &mut || self.flush_map());
             // A full pool has flushed it all the same.
-            flushed.or_else(|e| if e.kind == ErrorKind::Full { Ok(()) } else { Err(e) })?;
+            self.core.host()?.at_work(goes_on, &mut || self.flush_map_if_room().map(drop))?;
         }
         self.tally().flushes.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -547,15 +546,8 @@ fn after(payload: Location, blocks: usize) -> Location {
     block_location(payload, blocks)
 }
 
-/// Cuts ops into pieces that fit any segment.
-pub fn cut<'a>(ops: &[WriteOp<'a>], crcs: &'a [u32], piece_bytes_max: usize) -> Vec<BlockOp<'a>> {
-    let mut pieces = Vec::with_capacity(ops.len());
-    cut_into(ops, crcs, piece_bytes_max, &mut pieces);
-    pieces
-}
-
 /// Puts the checksums of all blocks of data into a vector that is used again and again.
-fn checksums_into(ops: &[WriteOp<'_>], crcs: &mut Vec<u32>) {
+pub fn checksums_into(ops: &[WriteOp<'_>], crcs: &mut Vec<u32>) {
     crcs.clear();
     for op in ops {
         if let WriteOp::Data { bytes, .. } = op {
@@ -564,7 +556,8 @@ fn checksums_into(ops: &[WriteOp<'_>], crcs: &mut Vec<u32>) {
     }
 }
 
-fn cut_into<'a>(
+/// Cuts ops into pieces that fit any segment.
+pub fn cut_into<'a>(
     ops: &[WriteOp<'a>],
     crcs: &'a [u32],
     piece_bytes_max: usize,

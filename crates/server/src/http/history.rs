@@ -7,7 +7,7 @@ use api::{CreateClone, DiffQuery, History, HistoryQuery, ProblemKind, ResolveQue
 use axum::Json;
 use axum::extract::State;
 use units::{Moment, Span, WallTime};
-use volume::Volume;
+use volume::{CloneSpec, Volume};
 
 use super::answer::{Answer, Listed, Refusal};
 use super::ask::{Asked, Body, Named};
@@ -192,18 +192,21 @@ pub(super) async fn clone(
                     let text = "a scratch clone is not copied in full";
                     return Err(Refusal::new(ProblemKind::Invalid, text));
                 }
-                (true, None) => pool.clone_in_full(&name, &at, &body.name, extent)?,
-                (false, None) => pool.clone_with_extent(&name, &at, &body.name, extent)?,
+                (in_full, None) => {
+                    let spec = CloneSpec { extent, in_full, scratch_ns: None };
+                    pool.clone_as(&name, &at, &body.name, spec)?
+                }
                 (false, Some(length)) => {
                     if context.volume(&name)?.share().is_some() {
                         let text = "a share has no scratch clones: nobody knows who has it mounted";
                         return Err(Refusal::new(ProblemKind::Invalid, text)
                             .with_hint("clone it, and delete the clone when it is not needed"));
                     }
-                    let length_ns = scratch::length_ns(length)?;
+                    let scratch_ns = Some(scratch::length_ns(length)?);
                     let own = scratch::name_for(&name, &body.name);
                     context.check_new_name(&own)?;
-                    pool.clone_for(&name, &at, &own, (extent, length_ns))?
+                    let spec = CloneSpec { extent, in_full: false, scratch_ns };
+                    pool.clone_as(&name, &at, &own, spec)?
                 }
             };
             let described = context.describe(&clone)?;

@@ -217,8 +217,8 @@ fn changed(context: &Context, name: &str, change: &ShareChange) -> Answer<Share>
 
 fn allowed(body: &Allow) -> Answer<Allowed> {
     let like = Allowed::new(network(&body.network)?);
-    let squash = |text| named("squash", Squash::ALL, Squash::name, text);
-    let past = |text| named("past", PastAccess::ALL, PastAccess::name, text);
+    let squash = |text| named("squash", &Squash::ALL, Squash::name, text);
+    let past = |text| named("past", &PastAccess::ALL, PastAccess::name, text);
     Ok(Allowed {
         read_only: body.read_only,
         squash: body.squash.as_deref().map(squash).transpose()?.unwrap_or(like.squash),
@@ -235,7 +235,7 @@ fn network(text: &str) -> Answer<Network> {
 }
 
 fn metadata(text: &str) -> Answer<Metadata> {
-    named("metadata", Metadata::ALL, Metadata::name, text)
+    named("metadata", &Metadata::ALL, Metadata::name, text)
 }
 
 /// The value of a setting that has a name.

@@ -35,7 +35,7 @@ fn kept(proof: volume::Proof) -> Verification {
         seq: proof.at.seq.0,
         time: convert::time(proof.at.time),
         hook: proof.hook,
-        verdict: proof.verdict.word().to_owned(),
+        verdict: proof.verdict.name().to_owned(),
         asked: convert::time(proof.proved),
         took_ms: Some(proof.took_ns / 1_000_000),
         said: proof.said,

@@ -14,7 +14,7 @@ use super::convert;
 fn alarm(alarm: Alarm) -> WatchAlarm {
     WatchAlarm {
         given: convert::time(alarm.given),
-        kind: alarm.kind.word().to_owned(),
+        kind: alarm.kind.name().to_owned(),
         bytes: alarm.bytes,
         mark: alarm.mark,
         seq: alarm.at.seq.0,

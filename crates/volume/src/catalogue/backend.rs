@@ -99,36 +99,15 @@ impl CatalogueMedia {
         write_superblock(&*self.device, &state.superblock)
     }
 
-    /// Adds incompatible features to the superblock, durably and in both pairs of copies, so that a
-    /// program that does not know them finds no copy without them.
+    /// Changes the superblock, durably and in both pairs of copies: none is left without the change.
     ///
     /// # Errors
     /// The device's.
-    pub fn add_features(&self, features: u64) -> block::Result<()> {
+    pub fn change(&self, change: impl FnOnce(&mut Superblock)) -> block::Result<()> {
         let mut state = self.state.lock();
         let mut superblock = state.superblock.clone();
-        superblock.features_incompatible |= features;
-        for _ in 0..2 {
-            superblock.generation += 1;
-            write_superblock(&*self.device, &superblock)?;
-        }
-        state.superblock = superblock;
-        Ok(())
-    }
-
-    /// Says durably, and in both pairs of copies, that the pool has so many bytes of a device that
-    /// has become longer.
-    ///
-    /// # Errors
-    /// The device's.
-    pub fn set_device_bytes(&self, device_bytes: u64) -> block::Result<()> {
-        let mut state = self.state.lock();
-        let mut superblock = state.superblock.clone();
-        superblock.device_bytes = device_bytes;
-        for _ in 0..2 {
-            superblock.generation += 1;
-            write_superblock(&*self.device, &superblock)?;
-        }
+        change(&mut superblock);
+        write_superblock_twice(&*self.device, &mut superblock)?;
         state.superblock = superblock;
         Ok(())
     }
@@ -385,6 +364,21 @@ pub fn write_superblock(device: &dyn BlockDevice, superblock: &Superblock) -> bl
         device.write_at(COPY_OFFSETS[copy], &[IoSlice::new(&superblock.encode(copy)[..])])?;
     }
     device.flush()
+}
+
+/// Writes the two next generations, so that all copies are of these.
+///
+/// # Errors
+/// The device's.
+pub fn write_superblock_twice(
+    device: &dyn BlockDevice,
+    superblock: &mut Superblock,
+) -> block::Result<()> {
+    for _ in 0..2 {
+        superblock.generation += 1;
+        write_superblock(device, superblock)?;
+    }
+    Ok(())
 }
 
 impl redb::StorageBackend for CatalogueMedia {

@@ -36,7 +36,8 @@ const CHECKED: f64 = 0.5;
 /// Which content of its contents a page is given; the first if nothing is said.
 type Choice = BTreeMap<u64, usize>;
 
-/// Pages while they are chosen.
+/// Pages while they are chosen; at first every one is as the first way has it.
+#[derive(Default)]
 struct Chosen {
     /// The different contents of pages that have several, in the order of the ways.
     contents: BTreeMap<u64, Vec<Vec<u8>>>,
@@ -85,17 +86,6 @@ impl fmt::Debug for Trial {
 }
 
 impl Chosen {
-    /// Nothing is chosen: every page is as the first way has it.
-    fn new() -> Chosen {
-        Chosen {
-            contents: BTreeMap::new(),
-            agreed: BTreeSet::new(),
-            choice: Choice::new(),
-            order: Vec::new(),
-            checks_first: false,
-        }
-    }
-
     /// The content of a page that is chosen; none if there is no choice.
     fn page(&mut self, media: &CatalogueMedia, way: usize, page: u64) -> Option<Vec<u8>> {
         if self.agreed.contains(&page) {
@@ -276,7 +266,7 @@ fn holds(media: &CatalogueMedia, way: Way, seen: &Arc<Mutex<Seen>>) -> io::Resul
 /// Chooses pages one by one, beginning with those of one way. Each is checked when it is read, so
 /// what made a trial fail is the last one, or one of the last if they are checked together.
 fn choose(media: &CatalogueMedia, way: Way, failed: &mut dyn FnMut()) -> io::Result<Option<Seen>> {
-    let mut chosen = Chosen::new();
+    let mut chosen = Chosen::default();
     for _ in 0..TRIALS_MAX {
         chosen.checks_first = true;
         let seen = Arc::new(Mutex::new(Seen { pages: BTreeSet::new(), chosen: Some(chosen) }));

@@ -11,11 +11,11 @@ use units::{MapExtent, Role, Sensitivity};
 use crate::retention::keep_rules::KeepRules;
 use crate::types::{
     Access, AlarmKind, Architecture, CacheSetting, Compaction, Consistency, EncodingSetting,
-    Granularity, ShareSetting, Verdict,
+    Granularity, ShareSetting, Verdict, is_default,
 };
 
 /// A volume, or what is left of a deleted one while a clone still needs its past.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeRecord {
     /// Its id, also its log's.
@@ -61,7 +61,7 @@ pub struct VolumeRecord {
     /// The next version's number.
     pub next_version: u64,
     /// Where its data lives.
-    #[serde(default, skip_serializing_if = "Architecture::is_logging")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub architecture: Architecture,
     /// Ranges of slabs (first, end) in which everything was in place at a clean close; empty while
     /// the pool is open.
@@ -86,10 +86,10 @@ pub struct VolumeRecord {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dedup: bool,
     /// Entries of its runs that name blocks which several volumes share.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub common: u64,
     /// Bytes up to which there may be data beyond the size, that is to be cut off; 0 for none.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub uncut: u64,
     /// Keeps for a while the history that a smaller window or history limit takes away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -133,11 +133,6 @@ fn get_share<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Arc<ShareSetting>>, D::Error> {
     Ok(Option::deserialize(deserializer)?.map(Arc::new))
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it so")]
-pub(super) fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 /// History that is kept although a smaller window or history limit was set.
@@ -300,10 +295,10 @@ pub struct VersionRecord {
     /// Bytes that differ from the version before, once counted.
     pub bytes_changed: Option<u64>,
     /// The count is an upper bound.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub is_bound: bool,
     /// How quiet the volume was.
-    #[serde(default, skip_serializing_if = "Consistency::is_crash_consistent")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub consistency: Consistency,
     /// The schedule that made it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -403,7 +398,7 @@ pub struct TokenRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_ns: Option<u64>,
     /// The day of its last use, counted from 1970; 0 before the first.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub used_day: u64,
 }
 
@@ -416,7 +411,7 @@ pub struct GroupVersionRecord {
     /// Free text.
     pub label: String,
     /// How quiet the volumes were.
-    #[serde(default, skip_serializing_if = "Consistency::is_crash_consistent")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub consistency: Consistency,
     /// Volume ids and the numbers of their versions.
     pub versions: Vec<(u64, u64)>,
@@ -433,10 +428,6 @@ pub struct ScheduledRecord {
     pub schedule: u64,
     /// The clock's time, in nanoseconds since 1970: unlike the time of the version it can go back.
     pub made_ns: u64,
-}
-
-fn is_false(value: &bool) -> bool {
-    !*value
 }
 
 /// When a volume or a group is captured, and which of these versions stay.
@@ -588,10 +579,10 @@ pub struct ScrubRecord {
     /// Of these: written again from a copy that was right.
     pub healed: u64,
     /// Of these: blocks that no copy had, written again from another version.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub repaired: u64,
     /// Of these: versions in packs that no copy had and that readers have from another version.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub elsewhere: u64,
     /// Blocks and pages that are needed and wrong on every copy.
     pub lost: u64,

@@ -13,10 +13,10 @@
 
 use units::Seq;
 
+use crate::Result;
 use crate::catalogue::{CompactionRecord, tables};
 use crate::retention::Retention;
 use crate::types::{Compaction, CompactionInfo};
-use crate::{Error, ErrorKind, Result};
 
 impl Retention {
     /// Asks for a version to be compacted or uncompacted; that is done in the background. A
@@ -28,8 +28,7 @@ impl Retention {
         self.check_open()?;
         let pins = self.pins().lock();
         if pins.version(number).is_none() {
-            let text = format!("{} has no version {number}", self.name);
-            return Err(Error::new(ErrorKind::NotFound, text));
+            return Err(self.no_version(number));
         }
         let asked_ns = self.core.machine.clock.wall().as_nanos();
         let record = CompactionRecord { wish, asked_ns, done: false, packed: 0, raw: 0 };
@@ -54,8 +53,7 @@ impl Retention {
     pub fn compaction(&self, number: u64) -> Result<Option<CompactionInfo>> {
         self.check_open()?;
         if self.pins().lock().version(number).is_none() {
-            let text = format!("{} has no version {number}", self.name);
-            return Err(Error::new(ErrorKind::NotFound, text));
+            return Err(self.no_version(number));
         }
         Ok(self.compaction_queue().info(number))
     }
@@ -78,10 +76,7 @@ impl Retention {
         let versions = last(&wanted);
         if versions.iter().any(|&(_, seq)| seq > flushed()) {
             // Entries in memory are not in the runs that are merged.
-            match self.flush_map() {
-                Err(e) if e.kind == ErrorKind::Full => {}
-                flushed => flushed?,
-            }
+            self.flush_map_if_room()?;
         }
         let done_to = flushed();
         let runs = self.own_timelines().into_iter().flat_map(|timeline| timeline.runs());

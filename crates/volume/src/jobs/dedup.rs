@@ -27,7 +27,6 @@ use crate::types::{Budget, DedupInfo};
 use crate::volume::stream::Stream;
 use crate::{ErrorKind, Result};
 
-use compare::Progress;
 use due::{begin_search, may_share};
 use search::Search;
 
@@ -69,7 +68,7 @@ impl Job for Deduplication {
             drop(dedup);
             return free_unshared(&parts.core).map(|()| Left::CAN_WAIT);
         }
-        let Some(mut search) = dedup.take_search() else {
+        let Some(mut search) = dedup.search.take() else {
             drop(dedup);
             return begin_search(parts).map(|begun| Left::CAN_WAIT.when(begun));
         };
@@ -78,8 +77,8 @@ impl Job for Deduplication {
             return Ok(Left::CAN_WAIT);
         }
         match search.step(&parts.core, Budget { bytes: turn.bytes }) {
-            Ok(Progress::More) => parts.dedup.lock().put_search(search),
-            Ok(Progress::Done) => end_search(parts, search)?,
+            Ok(false) => parts.dedup.lock().search = Some(search),
+            Ok(true) => end_search(parts, search)?,
             Err(e) if parts.core.store.has_failed() || e.kind == ErrorKind::Refused => {
                 return Err(e);
             }

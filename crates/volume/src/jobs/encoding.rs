@@ -57,7 +57,7 @@ impl Retention {
     /// How its history is encoded.
     pub(crate) fn encoding_info(&self) -> EncodingInfo {
         let setting = self.record.lock().encoding;
-        let Packed { versions: packed, left, faults, .. } = self.encoding().lock().total();
+        let Packed { versions: packed, left, faults, .. } = self.encoding().lock().total;
         let space = self.core.store.space(self.id).count();
         EncodingInfo {
             setting,
@@ -113,10 +113,7 @@ impl Retention {
         if until > flushed(self) && self.may_pack() {
             // Entries in memory are not in the runs that are merged. Without room for a run they
             // wait on: the merges to come make some.
-            match self.flush_map() {
-                Err(e) if e.kind == ErrorKind::Full => {}
-                flushed => flushed?,
-            }
+            self.flush_map_if_room()?;
         }
         let until = until.min(flushed(self));
         // Before: "now" is the log's, and who has closed its gate asks for the state.
@@ -172,7 +169,7 @@ impl Retention {
             return None;
         }
         let state = self.encoding().lock();
-        let span = takes_raw.then_some((state.done(timeline.id), state.until()));
+        let span = takes_raw.then_some((state.done(timeline.id), state.until));
         let core = std::sync::Arc::clone(&self.core);
         let rule = PackRule { encoding, span, wishes, newest_stays };
         Some(Packer::new(core, (self.id, timeline.id), rule))
@@ -180,8 +177,8 @@ impl Retention {
 
     /// Takes note of what a merge that is committed has packed.
     pub(crate) fn note_packed(&self, timeline: &Timeline, packer: &Packer) {
-        let packed = packer.packed();
-        self.compaction_queue().note(packer.tally(), packer.is_short());
+        let packed = packer.packed;
+        self.compaction_queue().note(&packer.tally, packer.is_short);
         self.encoding().lock().note(timeline.id, packer.done_to(), packed);
         if packed.raw > 0 {
             // They left segments sparse.

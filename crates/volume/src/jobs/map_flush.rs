@@ -15,12 +15,12 @@ use format::time::{TIME_ENTRIES_MAX, TimeEntry};
 use history::{Gate, Segment, StoredRun, TimeRun, Timeline, write_time_run};
 use units::Seq;
 
-use crate::Result;
 use crate::catalogue::{Commit, RunRecord, SegmentRecord, tables};
 use crate::pool::run_figures::Figures;
 use crate::retention::filter::{Nodes, sift};
 use crate::retention::needed::Needed;
 use crate::volume::stream::Stream;
+use crate::{ErrorKind, Result};
 
 /// Entries of parts of a time index that are still joined with newer ones, at most: 64 pages. A
 /// part leaves when all of it has left the window, so parts must not grow with the window.
@@ -96,6 +96,14 @@ impl Stream {
         self.log().drop_times(frozen.seq);
         self.note_recovered_flushed();
         Ok(())
+    }
+
+    /// The same, if there is room for the runs; false when there is none: what is pending waits on.
+    pub(crate) fn flush_map_if_room(&self) -> Result<bool> {
+        match self.flush_map() {
+            Err(e) if e.kind == ErrorKind::Full => Ok(false),
+            flushed => flushed.map(|()| true),
+        }
     }
 
     /// Writes the runs of every timeline, and the times.

@@ -19,8 +19,7 @@ use std::sync::atomic::Ordering;
 
 use format::location::Location;
 use format::map::{Entry, Key};
-use history::run::MergeIter;
-use history::{NO_LOG, Openable, RunBuilder, Segment, StoredRun, Timeline};
+use history::{NO_LOG, Openable, RunBuilder, Segment, StoredRun, Timeline, next_entries};
 use units::Seq;
 
 use crate::Result;
@@ -68,7 +67,8 @@ impl Scope {
 
 /// A merge under way.
 pub struct MergeJob {
-    volume: Arc<Volume>,
+    /// The volume whose timeline it is.
+    pub(crate) volume: Arc<Volume>,
     timeline: Arc<Timeline>,
     inputs: Vec<Arc<StoredRun>>,
     scope: Scope,
@@ -185,11 +185,6 @@ impl Placement {
 }
 
 impl MergeJob {
-    /// The volume whose timeline it is.
-    pub(crate) fn volume(&self) -> &Volume {
-        &self.volume
-    }
-
     /// Whether it takes all runs of its timeline.
     pub(crate) fn is_full(&self) -> bool {
         self.scope != Scope::Partial
@@ -215,7 +210,9 @@ impl MergeJob {
     }
 
     fn step_over(&mut self, entries_max: usize) -> Result<bool> {
-        let batch = self.next_entries(entries_max)?;
+        let place = self.resume.unwrap_or((Key { level: 0, index: 0 }, Seq::MAX));
+        let store = &self.volume.core.store;
+        let batch = next_entries(store, &self.inputs, place, entries_max)?;
         let ended = batch.len() < entries_max;
         // A key is handled whole: what follows the last key's first entry waits, unless this is the
         // end.
@@ -240,22 +237,6 @@ impl MergeJob {
         }
         self.commit()?;
         Ok(true)
-    }
-
-    fn next_entries(&self, entries_max: usize) -> Result<Vec<Entry>> {
-        let store = &self.volume.core.store;
-        let place = self.resume.unwrap_or((Key { level: 0, index: 0 }, Seq::MAX));
-        let pages: Vec<_> = self.inputs.iter().map(|run| run.pages(store)).collect();
-        let mut cursors = Vec::new();
-        for (run, pages) in self.inputs.iter().zip(&pages) {
-            let source = history::run::RunSource { pages, cache: &store.leaf_cache };
-            cursors.push(run.run.cursor_at(source, place.0, place.1)?);
-        }
-        let mut batch = Vec::with_capacity(entries_max);
-        for entry in MergeIter::new(cursors).take(entries_max) {
-            batch.push(entry?);
-        }
-        Ok(batch)
     }
 
     /// Keeps, moves or drops the entries of one key (newest first).
@@ -554,7 +535,7 @@ impl MergeJob {
 
     /// Says in the audit log what was encoded.
     fn audit_packs(&self, tx: &mut Transaction<'_>) -> Result<()> {
-        let packed = self.packer.as_ref().map(Packer::packed).unwrap_or_default();
+        let packed = self.packer.as_ref().map(|packer| packer.packed).unwrap_or_default();
         if packed.versions == 0 {
             return Ok(());
         }

@@ -54,7 +54,7 @@ struct Slot {
 
 impl Slot {
     fn volume(&self) -> Option<u64> {
-        self.merge.as_ref().map(|merge| merge.volume().id)
+        self.merge.as_ref().map(|merge| merge.volume.id)
     }
 
     /// Puts volumes in the order of their turns: the one after the last first. Those with damage
@@ -67,15 +67,15 @@ impl Slot {
     }
 
     fn begin(&mut self, merge: MergeJob) {
-        self.last = merge.volume().id;
-        self.is_of_gone = merge.volume().is_gone();
+        self.last = merge.volume.id;
+        self.is_of_gone = merge.volume.is_gone();
         self.merge = Some(merge);
     }
 
     /// Whether its volume was deleted since it began: it may bring blocks to where none are any
     /// more.
     fn is_stale(&self) -> bool {
-        self.merge.as_ref().is_some_and(|merge| merge.volume().is_gone() != self.is_of_gone)
+        self.merge.as_ref().is_some_and(|merge| merge.volume.is_gone() != self.is_of_gone)
     }
 }
 
@@ -120,7 +120,7 @@ impl Merges {
     /// The share of the time that the full one may have.
     fn left_of_full(&self, now_ns: u64) -> Left {
         let Some(merge) = &self.full.merge else { return Left::NOTHING };
-        let waits = merge.volume().reclamation().waits(now_ns).filter(|_| merge.can_wait());
+        let waits = merge.volume.reclamation().waits(now_ns).filter(|_| merge.can_wait());
         waits.map_or(Left::NOW, |(since_ns, allowed_ns)| Left::waiting(since_ns, allowed_ns))
     }
 }
@@ -150,10 +150,10 @@ impl Job for Merges {
             let entries = if own == left { share } else { ENTRIES_MIN };
             match merge.step(usize::try_from(entries).unwrap_or(usize::MAX)) {
                 Ok(false) => continue,
-                Ok(true) => merge.volume().reclamation().set_ailing(false),
+                Ok(true) => merge.volume.reclamation().set_ailing(false),
                 Err(error) => {
-                    merge.volume().reclamation().set_ailing(true);
-                    merge.volume().compaction_queue().fail();
+                    merge.volume.reclamation().set_ailing(true);
+                    merge.volume.compaction_queue().fail();
                     if parts.core.store.has_failed() {
                         return Err(error);
                     }
@@ -175,9 +175,9 @@ impl Job for Merges {
 
     /// A pass is made again: of what it was for nothing is done before it is.
     fn give_up(&mut self, parts: &Parts) {
-        self.all().for_each(|merge| merge.volume().compaction_queue().fail());
+        self.all().for_each(|merge| merge.volume.compaction_queue().fail());
         if let Some(merge) = &self.full.merge {
-            merge.volume().reclamation().want_again();
+            merge.volume.reclamation().want_again();
         }
         (self.join.merge, self.full.merge) = (None, None);
         *parts.merging.lock() = self.merging(true);

@@ -13,7 +13,7 @@ use units::BLOCK_BYTES;
 
 use crate::Result;
 use crate::core::Core;
-use crate::jobs::segment_writer::{FreshSegments, relocated};
+use crate::jobs::segment_writer::{FreshSegments, Holds, relocated};
 use crate::placement::base::{home_bytes, home_header_bytes};
 
 /// Writes entries with their blocks as relocated batches.
@@ -42,16 +42,11 @@ impl Errand {
 
 /// Reads the block of an entry wherever it is, or from another version that has the same bytes;
 /// false when it cannot be had: such a block stays where it is.
-pub fn read_entry(store: &Store, entry: &Entry, block: &mut [u8], io: &IoTally) -> bool {
-    read_entry_as(IoKind::CopyRead, store, entry, block, io)
-}
-
-fn read_entry_as(
-    kind: IoKind,
+pub fn read_entry(
     store: &Store,
     entry: &Entry,
     block: &mut [u8],
-    io: &IoTally,
+    (io, kind): (&IoTally, IoKind),
 ) -> bool {
     let Ok((at, content)) = store.locate(entry.location) else { return false };
     let right = |bytes: &[u8]| block_crc(bytes) == entry.crc;
@@ -68,6 +63,7 @@ fn read_entry_as(
         if (is_read && right(block)) || store.heal(at, block, &right) {
             return true;
         }
+        // By the healing that failed.
         true
     };
     // Where it lies it is not written again: it is about to go.
@@ -79,7 +75,7 @@ impl Mover {
     /// A mover for one timeline of a log, which begins behind the end of a segment.
     #[must_use]
     pub fn new(core: Arc<Core>, log: u64, timeline: u64, begin: Option<Arc<Segment>>) -> Mover {
-        Mover { fresh: FreshSegments::new(core, log).going_on_in(begin), timeline }
+        Mover { fresh: FreshSegments::new(core, log, Holds::Versions).going_on_in(begin), timeline }
     }
 
     /// Moves one entry; `None` when its block is damaged or cannot be read, and must stay.
@@ -92,8 +88,8 @@ impl Mover {
         if !entry.location.is_hole() {
             payload.resize(BLOCK_BYTES as usize, 0);
             // A sector that cannot be read must not keep all others from being reclaimed.
-            let Core { store, .. } = self.fresh.core();
-            if !read_entry_as(read, store, entry, &mut payload, self.fresh.io()) {
+            let store = &self.fresh.core.store;
+            if !read_entry(store, entry, &mut payload, (&self.fresh.io, read)) {
                 return Ok(None);
             }
         }
@@ -103,7 +99,7 @@ impl Mover {
         let offset = segment.end.load(Ordering::Acquire);
         let (header, header_bytes) = self.header(&segment, offset, entry);
         let parts: [&[u8]; 2] = [&header, &payload];
-        self.fresh.append_as(write, &segment, &parts, std::slice::from_ref(entry))?;
+        self.fresh.append(write, &segment, &parts, std::slice::from_ref(entry))?;
         let location = if payload.is_empty() {
             Location::hole_in(segment.number)
         } else {
@@ -120,7 +116,7 @@ impl Mover {
     pub fn move_homes(&mut self, entries: &[Entry]) -> Result<Vec<Option<Entry>>> {
         let (read, write) = Errand::BeforeImage.kinds();
         let segment = self.fresh.with_room(home_bytes())?;
-        let Core { store, .. } = self.fresh.core();
+        let store = &self.fresh.core.store;
         let mut end = segment.end.load(Ordering::Acquire);
         let zone_bytes = u32::try_from(store.zone_bytes).expect("zones are at most 32 MiB");
         let entries = &entries[..entries.len().min(((zone_bytes - end) / home_bytes()) as usize)];
@@ -129,13 +125,13 @@ impl Mover {
         let wanted = bytes.len() - home_header_bytes() as usize;
         let (at, _) = store.locate(entries[0].location)?;
         // Blocks are counted, without headers, as everywhere.
-        self.fresh.io().count(read, entries.len() as u64 * BLOCK_BYTES);
+        self.fresh.io.count(read, entries.len() as u64 * BLOCK_BYTES);
         let is_read = store.device.read_at(at, &mut bytes[..wanted]).is_ok();
         let (mut moved, mut headers, mut sound) = (Vec::new(), Vec::new(), Vec::new());
         for (entry, home) in entries.iter().zip(bytes.chunks_exact_mut(home_bytes() as usize)) {
             let block = &mut home[..BLOCK_BYTES as usize];
             let is_right = is_read && block_crc(block) == entry.crc;
-            if !is_right && !read_entry_as(read, store, entry, block, self.fresh.io()) {
+            if !is_right && !read_entry(store, entry, block, (&self.fresh.io, read)) {
                 moved.push(None);
                 continue;
             }
@@ -150,7 +146,7 @@ impl Mover {
             let parts =
                 headers.iter().zip(&sound).flat_map(|(header, (_, block))| [&header[..], block]);
             let entries: Vec<Entry> = sound.iter().map(|(entry, _)| *entry).collect();
-            self.fresh.append_as(write, &segment, &parts.collect::<Vec<_>>(), &entries)?;
+            self.fresh.append(write, &segment, &parts.collect::<Vec<_>>(), &entries)?;
         }
         Ok(moved)
     }

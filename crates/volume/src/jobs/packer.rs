@@ -16,14 +16,14 @@ use format::map::Entry;
 use format::pack::{
     PACK_BYTES_MAX, PACK_VERSIONS_MAX, Pack, PackEncoder, PackEncoding, PackPlace, PackVersion,
 };
-use history::{Content, Segment};
+use history::{Content, IoKind, Segment};
 use units::{BLOCK_BYTES, Seq};
 
 use crate::Result;
 use crate::core::Core;
 use crate::jobs::compactions::{Tally, Wishes};
 use crate::jobs::mover::read_entry;
-use crate::jobs::segment_writer::FreshSegments;
+use crate::jobs::segment_writer::{FreshSegments, Holds};
 use crate::types::Compaction;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -100,11 +100,12 @@ pub struct Packer {
     encoder: PackEncoder,
     /// Entries that wait for the pack; its versions are among them, marked.
     queue: VecDeque<(Entry, Fate)>,
-    packed: Packed,
+    /// Its work so far.
+    pub packed: Packed,
     /// The outcome of the versions that were asked for.
-    tally: Tally,
+    pub tally: Tally,
     /// There is no room for more: what comes now stays as it is.
-    is_short: bool,
+    pub is_short: bool,
 }
 
 impl Packed {
@@ -123,7 +124,7 @@ impl Packer {
     #[must_use]
     pub fn new(core: Arc<Core>, (log, timeline): (u64, u64), rule: PackRule) -> Packer {
         Packer {
-            fresh: FreshSegments::new(core, log),
+            fresh: FreshSegments::new(core, log, Holds::Versions),
             timeline,
             rule,
             pack: Pack::default(),
@@ -139,12 +140,6 @@ impl Packer {
     #[must_use]
     pub fn done_to(&self) -> Option<Seq> {
         self.rule.span.filter(|_| !self.is_short).map(|(_, until)| until)
-    }
-
-    /// Its work so far.
-    #[must_use]
-    pub fn packed(&self) -> Packed {
-        self.packed
     }
 
     /// Whether the entry at `index` is to be packed; `entries` are those of its key (and perhaps
@@ -168,7 +163,7 @@ impl Packer {
     }
 
     fn content(&self, entry: &Entry) -> Option<Content> {
-        self.fresh.core().store.locate(entry.location).ok().map(|(_, content)| content)
+        self.fresh.core.store.locate(entry.location).ok().map(|(_, content)| content)
     }
 
     /// Whether a raw version is packed: somebody asked for it, or it was written over within the
@@ -241,18 +236,6 @@ impl Packer {
         self.tally.count(asked, is_new || self.content(entry) == Some(Content::Pack));
     }
 
-    /// The outcome of the versions that were asked for.
-    #[must_use]
-    pub fn tally(&self) -> &Tally {
-        &self.tally
-    }
-
-    /// Whether it stopped for want of room.
-    #[must_use]
-    pub fn is_short(&self) -> bool {
-        self.is_short
-    }
-
     /// Whether a packed version lies in a pack that has few of its block, beside versions of the
     /// block that are being packed (or the next one will be) with room for all of them.
     fn joins(&self, entries: &[Entry], index: usize) -> bool {
@@ -281,7 +264,12 @@ impl Packer {
     /// to be passed as it is.
     pub fn gather(&mut self, entry: &Entry) -> bool {
         let mut block = [0; BLOCK];
-        if !read_entry(&self.fresh.core().store, entry, &mut block, self.fresh.io()) {
+        if !read_entry(
+            &self.fresh.core.store,
+            entry,
+            &mut block,
+            (&self.fresh.io, IoKind::CopyRead),
+        ) {
             return false;
         }
         let version = PackVersion { block: entry.key.index, seq: entry.seq, crc: entry.crc };
@@ -344,7 +332,7 @@ impl Packer {
         let is_packed = |(_, fate): &&(Entry, Fate)| *fate == Fate::Packed;
         let gathered: Vec<Entry> =
             self.queue.iter().filter(is_packed).map(|(entry, _)| *entry).collect();
-        self.fresh.append(&segment, &[&bytes], &gathered)?;
+        self.fresh.append(IoKind::CopyWrite, &segment, &[&bytes], &gathered)?;
         let takes_raw = self.rule.span.is_some() || !self.rule.wishes.is_empty();
         self.is_short |= takes_raw && !self.has_room();
         segment.packed.fetch_add(u32::try_from(count).expect("few"), Ordering::AcqRel);
@@ -400,14 +388,13 @@ impl Packer {
     }
 
     fn has_room(&self) -> bool {
-        let (_, free, reserve) = self.fresh.core().store.zone_counts();
+        let (_, free, reserve) = self.fresh.core.store.zone_counts();
         free > reserve + 2
     }
 
     /// Bytes of a zone behind its header.
     fn zone_room(&self) -> u32 {
-        let zone =
-            self.fresh.core().store.zone_bytes - format::segment::SEGMENT_HEADER_BYTES as u64;
+        let zone = self.fresh.core.store.zone_bytes - format::segment::SEGMENT_HEADER_BYTES as u64;
         u32::try_from(zone).expect("zones are at most 32 MiB")
     }
 
@@ -418,7 +405,7 @@ impl Packer {
         segments.retain(|segment| {
             let used = segment.packed.load(Ordering::Acquire) > 0;
             if !used {
-                self.fresh.core().store.free_zone(segment.zone);
+                self.fresh.core.store.free_zone(segment.zone);
             }
             used
         });

@@ -45,13 +45,14 @@ impl Reclamation {
     /// Asks for one that keeps a limit: it cannot wait for clients.
     pub fn press(&self) {
         self.want();
-        self.pass.lock().press();
+        self.pass.lock().is_next_pressed = true;
     }
 
     /// The pass under way was given up: another one is wanted, which keeps the same limit.
     pub fn want_again(&self) {
         self.want();
-        self.pass.lock().again();
+        let mut pass = self.pass.lock();
+        pass.is_next_pressed |= pass.is_pressed;
     }
 
     /// Whether one was asked for.
@@ -66,7 +67,11 @@ impl Reclamation {
 
     /// One begins.
     pub fn begin(&self, now_ns: u64) {
-        self.pass.lock().begin(now_ns);
+        let mut pass = self.pass.lock();
+        let due_after = pass.begun_ns.map_or(0, |begun| now_ns.saturating_sub(begun));
+        pass.allowed_ns = due_after.clamp(ALLOWED_MIN_NS, ALLOWED_MAX_NS);
+        pass.begun_ns = Some(now_ns);
+        pass.is_pressed = std::mem::take(&mut pass.is_next_pressed);
     }
 
     /// It goes over the timelines of now. A pass that is asked for from now on is another one.
@@ -83,13 +88,15 @@ impl Reclamation {
 
     /// How long no pass has begun, at most since the clock's start.
     pub fn waited_ns(&self, now_ns: u64) -> u64 {
-        self.pass.lock().waited_ns(now_ns)
+        now_ns.saturating_sub(self.pass.lock().begun_ns.unwrap_or(0))
     }
 
     /// How long the pass under way has been going on, and how long it may wait for clients (0 is as
     /// long as it likes); `None` if it cannot.
     pub fn waits(&self, now_ns: u64) -> Option<(u64, u64)> {
-        self.pass.lock().waits(now_ns)
+        let pass = self.pass.lock();
+        let since_ns = pass.begun_ns.map_or(0, |begun| now_ns.saturating_sub(begun));
+        (!pass.is_pressed).then_some((since_ns, pass.allowed_ns))
     }
 
     /// Notes whether background work met damage: then other volumes go first, and nothing of this
@@ -149,42 +156,13 @@ struct Pass {
     is_next_pressed: bool,
 }
 
-impl Pass {
-    /// Another begins.
-    fn begin(&mut self, now_ns: u64) {
-        let due_after = self.begun_ns.map_or(0, |begun| now_ns.saturating_sub(begun));
-        self.allowed_ns = due_after.clamp(ALLOWED_MIN_NS, ALLOWED_MAX_NS);
-        self.begun_ns = Some(now_ns);
-        self.is_pressed = std::mem::take(&mut self.is_next_pressed);
-    }
-
-    /// How long no other has begun, at most since the clock's start.
-    fn waited_ns(&self, now_ns: u64) -> u64 {
-        now_ns.saturating_sub(self.begun_ns.unwrap_or(0))
-    }
-
-    /// The next one is for the same.
-    fn again(&mut self) {
-        self.is_next_pressed |= self.is_pressed;
-    }
-
-    /// The next one keeps a limit.
-    fn press(&mut self) {
-        self.is_next_pressed = true;
-    }
-
-    fn waits(&self, now_ns: u64) -> Option<(u64, u64)> {
-        let since_ns = self.begun_ns.map_or(0, |begun| now_ns.saturating_sub(begun));
-        (!self.is_pressed).then_some((since_ns, self.allowed_ns))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{ALLOWED_MAX_NS, ALLOWED_MIN_NS, Pass};
+    use super::{ALLOWED_MAX_NS, ALLOWED_MIN_NS, Reclamation};
+
     #[test]
     fn a_pass_may_take_as_long_as_it_took_to_come_due() {
-        let mut pass = Pass::default();
+        let pass = Reclamation::default();
         assert_eq!(pass.waits(7), Some((0, 0)));
         let mut now_ns = 5;
         pass.begin(now_ns);

@@ -111,14 +111,10 @@ fn names_elsewhere(parts: &Parts, timelines: &[Arc<Timeline>]) -> BTreeMap<u64, 
     }
     for run in timelines.iter().flat_map(|timeline| timeline.runs()) {
         let mut counts: BTreeMap<u64, i64> = BTreeMap::new();
-        let counted = run.with_source(&parts.core.store, |source| -> history::Result<()> {
-            let mut cursor = run.run.scan(source)?;
-            while let Some(entry) = cursor.peek() {
-                let segment = entry.location.segment();
-                if elsewhere.contains_key(&segment) {
-                    *counts.entry(segment).or_default() += 1;
-                }
-                cursor.advance()?;
+        let counted = run.scan(&parts.core.store, |entry| -> history::Result<()> {
+            let segment = entry.location.segment();
+            if elsewhere.contains_key(&segment) {
+                *counts.entry(segment).or_default() += 1;
             }
             Ok(())
         });
@@ -149,6 +145,6 @@ fn note_unnamed(parts: &Parts, unnamed: &BTreeMap<u64, i64>) {
         let Some(segment) = parts.core.store.segment(number) else { continue };
         segment.add_entries(-count);
         segment.committed_entries.fetch_sub(count, Ordering::AcqRel);
-        parts.dedup.lock().want_sweep();
+        parts.dedup.lock().is_swept = false;
     }
 }

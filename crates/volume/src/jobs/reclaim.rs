@@ -33,8 +33,8 @@ pub fn next_reclaim(parts: &Parts, volume: &Arc<Volume>) -> Result<Option<MergeJ
 fn has_moves(parts: &Parts, volume: &Volume) -> bool {
     let dedup = parts.dedup.lock();
     let timelines = parts.core.timelines.read();
-    let mut found = dedup.timelines();
-    found.any(|id| timelines.get(&id).is_some_and(|(record, _)| record.log == volume.id))
+    let mut found = dedup.moves.keys();
+    found.any(|id| timelines.get(id).is_some_and(|(record, _)| record.log == volume.id))
 }
 
 /// The next full merge of a reclamation under way.
@@ -44,7 +44,7 @@ fn next_full_merge(parts: &Parts, volume: &Arc<Volume>, haste: Haste) -> Result<
         let Some(timeline) = parts.core.timeline(id) else { continue };
         let sparse = volume.sparse_segments(&timeline, haste);
         // They are for this merge or for none: should there be nothing to merge, nothing waits.
-        let moves = parts.dedup.lock().take_moves(id);
+        let moves = parts.dedup.lock().moves.remove(&id);
         let job = volume.full_merge(timeline, sparse, moves, haste == Haste::Urgent)?;
         if job.is_some() {
             return Ok(job);
@@ -54,10 +54,7 @@ fn next_full_merge(parts: &Parts, volume: &Arc<Volume>, haste: Haste) -> Result<
 
 fn begin_reclaim(parts: &Parts, volume: &Volume) -> Result<()> {
     // Pending entries neither supersede anything in runs nor come home.
-    match volume.flush_map() {
-        Err(e) if e.kind == ErrorKind::Full => {}
-        flushed => flushed?,
-    }
+    volume.flush_map_if_room()?;
     volume.begin_pass()?;
     volume.reclamation().begin(parts.core.machine.clock.monotonic_ns());
     volume.begin_encoding()?;
@@ -142,7 +139,7 @@ fn reclaim(parts: &Parts, volume: &Arc<Volume>, goes_on: &dyn Fn() -> bool) -> R
         while !merge.step(1 << 16)? {
             if !goes_on() {
                 // Left to the background, like what else is to be merged.
-                merge.volume().compaction_queue().fail();
+                merge.volume.compaction_queue().fail();
                 return Ok(());
             }
         }

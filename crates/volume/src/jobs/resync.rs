@@ -57,15 +57,15 @@ impl Resync {
         let count = || requests(&volumes);
         let before = count();
         let is_alone = !turn.has_clients;
-        let has_limit = throttle.limit().limit().is_some();
+        let has_limit = throttle.limit.limit().is_some();
         // Clients that come are to wait for no more than what is being done.
         let goes_on = || is_alone && !has_limit && is_within(ALONE_NS) && count() == before;
         loop {
             let before = array.resynced_bytes();
             let stepped = array.step_while(&goes_on);
-            throttle.limit().note(began_ns, array.resynced_bytes() - before);
+            throttle.limit.note(began_ns, array.resynced_bytes() - before);
             let now_ns = now();
-            let is_limited = throttle.limit().wait_ns(now_ns) > 0;
+            let is_limited = throttle.limit.wait_ns(now_ns) > 0;
             if is_alone || is_limited || !is_within(TURN_NS) || !matches!(stepped, Ok(true)) {
                 throttle.note_turn(began_ns, now_ns);
                 let waits = throttle.waits(now_ns, turn.has_clients);

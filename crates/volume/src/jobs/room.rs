@@ -85,7 +85,7 @@ impl Engine {
             }
             let now = Standing::of(&self.core, &self.registry);
             // All of it was gone through for an earlier write, and nothing has changed since.
-            if tries == 0 && work.has_refused(now) {
+            if tries == 0 && work.refused == Some(now) {
                 break;
             }
             let freed = u64::from(now.free_zones) + now.made;
@@ -94,7 +94,7 @@ impl Engine {
             best = (best.0.max(freed), best.1.min(now.entries), best.2.min(segments));
             if tries > 1 && !gets_on {
                 if !self.sacrifice()? {
-                    work.refuse(Standing::of(&self.core, &self.registry));
+                    work.refused = Some(Standing::of(&self.core, &self.registry));
                     break;
                 }
                 work.purge()?;

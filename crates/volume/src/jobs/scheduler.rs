@@ -128,7 +128,7 @@ pub struct Scheduler {
     rest: (Rest, u64),
     failures: Failures,
     /// How things stood when no room could be made last.
-    refused: Option<Standing>,
+    pub(super) refused: Option<Standing>,
 }
 
 impl Scheduler {
@@ -300,16 +300,6 @@ impl Scheduler {
     pub fn reclaim_all(&mut self, goes_on: &dyn Fn() -> bool) -> Result<()> {
         reclaim_all(&self.parts, goes_on)?;
         self.purge()
-    }
-
-    /// Whether no room could be made when things stood so.
-    pub fn has_refused(&self, standing: Standing) -> bool {
-        self.refused == Some(standing)
-    }
-
-    /// No room can be made as things stand.
-    pub fn refuse(&mut self, standing: Standing) {
-        self.refused = Some(standing);
     }
 }
 

@@ -339,7 +339,8 @@ impl ScrubMap for Core {
         let Some((_, timeline)) = timelines.get(&version.timeline) else { return false };
         let of = (timeline.log, Arc::new(VolumeName::new(String::new())));
         let at = version.seq;
-        let opening = Opening::new(Arc::clone(&self.store), of, Arc::clone(timeline), at, u64::MAX);
+        let opening =
+            Opening::new(Arc::clone(&self.store), of, Arc::clone(timeline), at, (u64::MAX, None));
         let mut slots = [Slot::default()];
         match opening.look_up(version.block.0, &mut slots, Wait::Device) {
             Ok(_) => slots[0].location == version.location,

@@ -26,7 +26,7 @@ pub mod progress;
 mod queue;
 
 use progress::{Run, Scrubs};
-use queue::{Item, Objects};
+use queue::Item;
 
 /// Bytes of each copy that are read at a time while nobody else wants the devices.
 const ALONE_BYTES: u64 = 8 << 20;
@@ -190,8 +190,8 @@ impl Job for ScrubJob {
             return Ok(waits);
         }
         let bytes = if is_beside { turn.bytes.min(BESIDE_BYTES) } else { turn.bytes };
-        let read = scrubs.step(throttle.limit().step(bytes))?;
-        throttle.limit().note(began_ns, read);
+        let read = scrubs.step(throttle.limit.step(bytes))?;
+        throttle.limit.note(began_ns, read);
         let now_ns = clock.monotonic_ns();
         throttle.note_turn(began_ns, now_ns);
         Ok(throttle.waits(now_ns, is_beside).unwrap_or(Left::CAN_WAIT))
@@ -207,10 +207,12 @@ impl Job for ScrubJob {
 }
 
 impl Scrubs {
-    /// The objects that a scrub looks at.
-    fn objects(&self) -> Objects {
-        let segments = self.core.store.segments();
-        Objects::of(segments.iter().map(|s| (s.zone, s.number)).collect(), self.map_runs())
+    /// Goes on from a record, with the objects that there are.
+    fn run_from(&self, record: ScrubRecord) -> Run {
+        let mut segments: Vec<_> =
+            self.core.store.segments().iter().map(|s| (s.zone, s.number)).collect();
+        segments.sort_unstable();
+        Run::of(&segments, &self.map_runs(), record)
     }
 
     /// Numbers and owners of runs of maps, and of times (of timeline 0), in the order of numbers.
@@ -244,7 +246,7 @@ impl Scrubs {
         let started_ns = self.core.machine.clock.wall().as_nanos();
         let record = ScrubRecord { started_ns, ..ScrubRecord::default() };
         self.note_scrub(&record, None)?;
-        *run = Some(Run::of(&self.objects(), record));
+        *run = Some(self.run_from(record));
         Ok(())
     }
 
@@ -252,7 +254,7 @@ impl Scrubs {
     fn resume_scrub(&self, run: &mut Option<Run>) {
         let last = self.told.lock().last.clone();
         if let Some(record) = last.filter(|_| run.is_none()) {
-            *run = Some(Run::of(&self.objects(), record));
+            *run = Some(self.run_from(record));
         }
     }
 
@@ -397,9 +399,7 @@ impl Scrubs {
         let _books = self.core.books.lock();
         let wrong = self.core.media.wrong_superblocks();
         if wrong > 0 {
-            for _ in 0..2 {
-                self.core.media.write_again().inspect_err(|_| self.core.store.fail())?;
-            }
+            self.core.media.change(|_| ()).inspect_err(|_| self.core.store.fail())?;
         }
         run.add(&ScrubReport { wrong, healed: wrong, ..ScrubReport::default() }, Vec::new());
         Ok(())

@@ -88,8 +88,9 @@ pub fn relocated(segment: &Segment, offset: u32, timeline: u64, seq: Seq) -> Bat
 
 /// Segments of one log, being filled.
 pub struct FreshSegments {
-    core: Arc<Core>,
-    io: Arc<IoTally>,
+    pub core: Arc<Core>,
+    /// Where their volume's device requests are counted.
+    pub io: Arc<IoTally>,
     log: u64,
     holds: Holds,
     done: Vec<Arc<Segment>>,
@@ -100,19 +101,9 @@ pub struct FreshSegments {
 }
 
 impl FreshSegments {
-    /// None yet.
+    /// None yet, of a log, which will hold this.
     #[must_use]
-    pub fn new(core: Arc<Core>, log: u64) -> FreshSegments {
-        FreshSegments::of(core, log, Holds::Versions)
-    }
-
-    /// None yet, of shared batches.
-    #[must_use]
-    pub fn shared(core: Arc<Core>, log: u64) -> FreshSegments {
-        FreshSegments::of(core, log, Holds::Shared)
-    }
-
-    fn of(core: Arc<Core>, log: u64, holds: Holds) -> FreshSegments {
+    pub fn new(core: Arc<Core>, log: u64, holds: Holds) -> FreshSegments {
         let io = core.store.io(log);
         let (done, open, behind) = (Vec::new(), None, None);
         FreshSegments { core, io, log, holds, done, open, behind, finished: false }
@@ -144,18 +135,6 @@ impl FreshSegments {
         (entries > 0).then_some((segment.number, entries))
     }
 
-    /// The core that they belong to.
-    #[must_use]
-    pub fn core(&self) -> &Core {
-        &self.core
-    }
-
-    /// Where their volume's device requests are counted.
-    #[must_use]
-    pub fn io(&self) -> &IoTally {
-        &self.io
-    }
-
     /// The open segment, or a new one when so many bytes do not fit it.
     ///
     /// # Errors
@@ -174,19 +153,12 @@ impl FreshSegments {
         Ok(segment)
     }
 
-    /// Appends bytes that hold these entries to a segment which has room for them.
+    /// Appends bytes that hold these entries to a segment which has room for them, counted as the
+    /// kind that it is.
     ///
     /// # Errors
     /// `Refused` or `Io`.
-    pub fn append(&self, segment: &Segment, parts: &[&[u8]], entries: &[Entry]) -> Result<()> {
-        self.append_as(IoKind::CopyWrite, segment, parts, entries)
-    }
-
-    /// The same, counted as the kind that it is.
-    ///
-    /// # Errors
-    /// `Refused` or `Io`.
-    pub fn append_as(
+    pub fn append(
         &self,
         kind: IoKind,
         segment: &Segment,

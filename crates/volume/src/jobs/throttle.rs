@@ -15,7 +15,8 @@ const REST: u64 = 19;
 
 /// Says when such work goes on.
 pub struct Throttle {
-    limit: Arc<Meter>,
+    /// Its limit.
+    pub limit: Arc<Meter>,
     /// Beside clients, not before this.
     next_ns: u64,
 }
@@ -24,11 +25,6 @@ impl Throttle {
     /// One that keeps this limit.
     pub fn new(limit: &Arc<Meter>) -> Throttle {
         Throttle { limit: Arc::clone(limit), next_ns: 0 }
-    }
-
-    /// Its limit.
-    pub fn limit(&self) -> &Meter {
-        &self.limit
     }
 
     /// The time that it waits for, if it has to.

@@ -26,6 +26,7 @@ use crate::core::Core;
 use crate::jobs::map_flush::{commit_segment, record_of_run};
 use crate::jobs::segment_writer::{Holds, begin_segment, relocated};
 use crate::past::backing_file::Source;
+use crate::placement::in_place::ranges;
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Entries of one commit at most.
 const ENTRIES_MAX: usize = 1 << 16;
@@ -40,7 +41,7 @@ pub struct CopyJob {
     segment: Option<Arc<Segment>>,
     entries: Vec<Entry>,
     /// Pages that are done with the commit.
-    pages: Vec<u64>,
+    pub pages: Vec<u64>,
 }
 
 /// The timeline that blocks are copied to, and where from.
@@ -86,11 +87,6 @@ impl CopyJob {
             entries: Vec::new(),
             pages: Vec::new(),
         })
-    }
-
-    /// Pages that are done with the commit.
-    pub fn pages(&self) -> &[u64] {
-        &self.pages
     }
 
     /// Whether it is time for a commit.
@@ -306,18 +302,6 @@ impl Drop for CopyJob {
             self.store.free_zone(segment.zone);
         }
     }
-}
-
-/// Blocks (ascending) as ranges.
-fn ranges(blocks: &[u64]) -> Vec<Range<u64>> {
-    let mut ranges: Vec<Range<u64>> = Vec::new();
-    for &block in blocks {
-        match ranges.last_mut() {
-            Some(open) if open.end == block => open.end += 1,
-            _ => ranges.push(block..block + 1),
-        }
-    }
-    ranges
 }
 
 /// Where the bytes of some blocks are in those of all.

@@ -44,17 +44,12 @@ impl Apart {
         let entries = entries + outside;
         let has_nodes = a.size_bytes != b.size_bytes
             || parted.iter().any(|(line, after)| line.has_nodes_after(*after));
-        let all = |opening| -> u64 {
-            ancestry(opening).iter().map(|(line, _)| line.entries_after(Seq::ZERO)).sum()
+        let all = |opening: &Opening| -> u64 {
+            opening.timeline.line().map(|line| line.entries_after(Seq::ZERO)).sum()
         };
         let are_few = !has_nodes || all(a) + all(b) <= HOLDERS_MAX;
         Apart { entries, has_nodes, is_quick: entries <= COUNTED_ENTRIES_MAX && are_few }
     }
-}
-
-/// Pages that may differ between two openings.
-pub(super) struct Suspects {
-    pub(super) pages: BTreeSet<u64>,
 }
 
 impl Stream {
@@ -188,10 +183,8 @@ impl Opening {
     pub fn stored_bytes(&self) -> Result<u64> {
         let _epoch = self.store.enter();
         let mut keys = BTreeSet::new();
-        let mut timeline = Some(Arc::clone(&self.timeline));
-        while let Some(line) = timeline {
+        for line in self.timeline.line() {
             line.touched(&self.store, Seq::ZERO, &mut keys)?;
-            timeline = line.parent.as_ref().map(|p| Arc::clone(&p.timeline));
         }
         // Only pages with single blocks can hold data; larger keys are trims.
         let mut bytes = 0;
@@ -202,9 +195,7 @@ impl Opening {
         }
         Ok(bytes)
     }
-}
 
-impl Opening {
     /// Ranges of pages (first, end), ascending and apart, outside of which two openings are the
     /// same; `None` when telling would take a look at more than so many map entries.
     ///
@@ -298,10 +289,10 @@ fn each_suspect(
     let _epoch = a.store.enter();
     let first = blocks.start;
     let end = a.size_bytes.max(b.size_bytes).div_ceil(BLOCK_BYTES).min(blocks.end);
-    let suspects = Suspects::between(a, b, first..end)?;
+    let pages = suspects(a, b, first..end)?;
     let mut slots_a = vec![Slot::default(); BLOCKS_PER_PAGE];
     let mut slots_b = vec![Slot::default(); BLOCKS_PER_PAGE];
-    for page in suspects.pages {
+    for page in pages {
         let start = page * BLOCKS_PER_PAGE as u64;
         a.look_up_within(start, &mut slots_a)?;
         b.look_up_within(start, &mut slots_b)?;
@@ -342,47 +333,45 @@ fn same_bytes(a: &Opening, b: &Opening, block: u64) -> Result<bool> {
     Ok(read(a)? == read(b)?)
 }
 
-impl Suspects {
-    /// Those that overlap a range of blocks.
-    pub(super) fn between(
-        a: &Opening,
-        b: &Opening,
-        blocks: std::ops::Range<u64>,
-    ) -> Result<Suspects> {
-        let per_page = BLOCKS_PER_PAGE as u64;
-        let range = blocks.start / per_page..blocks.end.div_ceil(per_page);
-        let mut pages = BTreeSet::new();
-        let mut wide = Vec::new();
-        for key in touched(&a.store, &since_parting(a, b))? {
-            if key.level == 1 {
-                pages.extend(range.contains(&key.index).then_some(key.index));
-            } else {
-                let first = key.first_block().0 / per_page;
-                wide.push((first, first + key.blocks() / per_page));
-            }
+/// Pages that may differ between two openings, of those that overlap a range of blocks.
+pub(super) fn suspects(
+    a: &Opening,
+    b: &Opening,
+    blocks: std::ops::Range<u64>,
+) -> Result<BTreeSet<u64>> {
+    let per_page = BLOCKS_PER_PAGE as u64;
+    let range = blocks.start / per_page..blocks.end.div_ceil(per_page);
+    let mut pages = BTreeSet::new();
+    let mut wide = Vec::new();
+    for key in touched(&a.store, &since_parting(a, b))? {
+        if key.level == 1 {
+            pages.extend(range.contains(&key.index).then_some(key.index));
+        } else {
+            let first = key.first_block().0 / per_page;
+            wide.push((first, first + key.blocks() / per_page));
         }
-        // Blocks of one beyond the end of the other need not have been touched.
-        let ends = [a, b].map(|opening| opening.size_bytes / BLOCK_BYTES / per_page);
-        if a.size_bytes != b.size_bytes {
-            wide.push((ends[0].min(ends[1]), ends[0].max(ends[1]) + 1));
-        }
-        pages.extend(only_one_is_outside(a, b).filter(|page| range.contains(page)));
-        wide.retain(|&(first, end)| first < range.end && range.start < end);
-        let wide = joined(wide);
-        if !wide.is_empty() {
-            let mut lines = ancestry(a);
-            lines.extend(ancestry(b));
-            let whole: Vec<_> = lines.into_iter().map(|(line, _)| (line, Seq::ZERO)).collect();
-            for key in touched(&a.store, &whole)?.range(..Key { level: 2, index: 0 }) {
-                let before = wide.partition_point(|&(first, _)| first <= key.index);
-                let is_under = before > 0 && key.index < wide[before - 1].1;
-                if is_under && range.contains(&key.index) {
-                    pages.insert(key.index);
-                }
-            }
-        }
-        Ok(Suspects { pages })
     }
+    // Blocks of one beyond the end of the other need not have been touched.
+    let ends = [a, b].map(|opening| opening.size_bytes / BLOCK_BYTES / per_page);
+    if a.size_bytes != b.size_bytes {
+        wide.push((ends[0].min(ends[1]), ends[0].max(ends[1]) + 1));
+    }
+    pages.extend(only_one_is_outside(a, b).filter(|page| range.contains(page)));
+    wide.retain(|&(first, end)| first < range.end && range.start < end);
+    let wide = joined(wide);
+    if !wide.is_empty() {
+        let mut lines = ancestry(a);
+        lines.extend(ancestry(b));
+        let whole: Vec<_> = lines.into_iter().map(|(line, _)| (line, Seq::ZERO)).collect();
+        for key in touched(&a.store, &whole)?.range(..Key { level: 2, index: 0 }) {
+            let before = wide.partition_point(|&(first, _)| first <= key.index);
+            let is_under = before > 0 && key.index < wide[before - 1].1;
+            if is_under && range.contains(&key.index) {
+                pages.insert(key.index);
+            }
+        }
+    }
+    Ok(pages)
 }
 
 /// Ranges in order, those that meet made one.

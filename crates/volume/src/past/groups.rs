@@ -14,7 +14,7 @@ use units::{Moment, WallTime};
 use crate::catalogue::{GroupRecord, tables};
 use crate::names::check_name;
 use crate::past::revert::{Coming, Place};
-use crate::retention::groups::{GroupInfo, Groups};
+use crate::retention::groups::{GroupInfo, Groups, changed_meanwhile};
 use crate::retention::stand_still::Still;
 use crate::types::{Resolved, RevertReport, Stamp};
 use crate::volume::Volume;
@@ -85,11 +85,7 @@ fn at_one_instant<T>(
 impl Groups {
     fn members_at(&self, name: &str, at: &GroupMoment) -> Result<Members> {
         let group = self.group_record(name)?;
-        let volumes = self.registry.by_ids(&group.members);
-        if volumes.is_empty() {
-            let text = format!("group {name} has no volumes any more");
-            return Err(Error::new(ErrorKind::Invalid, text));
-        }
+        let volumes = self.served_members(&group)?;
         let moments = match at {
             GroupMoment::Of(moment) => self.moments_of(&group, &volumes, moment)?,
             GroupMoment::Each(all) => {
@@ -129,10 +125,9 @@ impl Groups {
                     .with_hint("a time, v:N, a mark of each volume, or VOLUME=seq:N,..."))
             }
             Moment::Version(number) => {
-                let found =
-                    self.core.catalogue.rows_of(tables::GROUP_VERSIONS, group.id, *number, 1)?;
-                let capture = found.into_iter().find(|(found, _)| found == number);
-                let versions = capture.map_or(Vec::new(), |(_, capture)| capture.versions);
+                let key = (group.id, *number);
+                let capture = self.core.catalogue.get(tables::GROUP_VERSIONS, key)?;
+                let versions = capture.map_or(Vec::new(), |capture| capture.versions);
                 let own = |volume: &Arc<Volume>| {
                     let version = versions.iter().find(|(id, _)| *id == volume.id);
                     version.map(|&(_, number)| Moment::Version(number)).ok_or_else(|| {
@@ -201,10 +196,6 @@ impl Groups {
         }
         Ok(places)
     }
-}
-
-fn changed_meanwhile(group: &str) -> Error {
-    Error::new(ErrorKind::Busy, format!("group {group} was changed meanwhile"))
 }
 
 impl Groups {
@@ -286,7 +277,7 @@ impl Groups {
             let origin = Origin::Moment(volume, branch, None);
             newborns.push(self.prepare_volume(record, origin, &mut tx, ("clone", detail))?);
         }
-        let ids = newborns.iter().map(|newborn| newborn.id()).collect();
+        let ids = newborns.iter().map(|newborn| newborn.record.id).collect();
         let group = self.prepare_group(new, ids, &names.join(", "), &mut tx)?;
         let books = tx.commit()?;
         for newborn in newborns {

@@ -111,8 +111,7 @@ impl Moments {
     /// A moment as an edge of the query; a time need not have been retained.
     pub(super) fn edge(&self, moment: Option<&Moment>) -> Result<Stamp> {
         let record = self.record.lock().clone();
-        let horizon =
-            Stamp { seq: Seq(record.horizon_seq), time: WallTime::from_nanos(record.horizon_ns) };
+        let horizon = Stamp::of(record.horizon_seq, record.horizon_ns);
         let Some(moment) = moment else { return Ok(horizon) };
         let Some(time) = self.time_of(moment) else {
             let resolved = self.resolve(moment)?;
@@ -128,15 +127,14 @@ impl Moments {
     fn events_since(&self, from: Stamp) -> Result<Vec<Event>> {
         let record = self.record.lock().clone();
         let mut events = Vec::new();
-        let created =
-            Stamp { seq: Seq(record.created_seq), time: WallTime::from_nanos(record.created_ns) };
+        let created = Stamp::of(record.created_seq, record.created_ns);
         let (kind, detail) = match &record.cloned_from {
             Some((name, seq)) => ("cloned", format!("from {name} at seq {seq}")),
             None => ("created", String::new()),
         };
         events.push(Event { stamp: created, kind, detail });
         for event in &record.events {
-            let stamp = Stamp { seq: Seq(event.seq), time: WallTime::from_nanos(event.time_ns) };
+            let stamp = Stamp::of(event.seq, event.time_ns);
             let kind = if event.kind == "revert" { "revert" } else { "resize" };
             events.push(Event { stamp, kind, detail: event.detail.clone() });
         }
@@ -147,18 +145,17 @@ impl Moments {
         for (number, version) in
             self.core.catalogue.rows_of(tables::VERSIONS, self.id, first, usize::MAX)?
         {
-            let stamp =
-                Stamp { seq: Seq(version.seq), time: WallTime::from_nanos(version.time_ns) };
+            let stamp = Stamp::of(version.seq, version.time_ns);
             let detail = format!("{number} {}", version.label).trim_end().to_owned();
             events.push(Event { stamp, kind: "version", detail });
         }
         for (name, mark) in self.pins().lock().marks() {
-            let stamp = Stamp { seq: Seq(mark.seq), time: WallTime::from_nanos(mark.time_ns) };
+            let stamp = Stamp::of(mark.seq, mark.time_ns);
             events.push(Event { stamp, kind: "mark", detail: name.clone() });
         }
         for proof in &record.proofs {
-            let stamp = Stamp { seq: Seq(proof.seq), time: WallTime::from_nanos(proof.time_ns) };
-            let detail = format!("{}: {}", proof.hook, proof.verdict.word());
+            let stamp = Stamp::of(proof.seq, proof.time_ns);
+            let detail = format!("{}: {}", proof.hook, proof.verdict.name());
             events.push(Event { stamp, kind: "proof", detail });
         }
         events.retain(|e| from.time <= e.stamp.time);

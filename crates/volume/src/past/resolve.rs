@@ -41,10 +41,7 @@ impl Stream {
                 self.check_logged(WallTime::from_nanos(u64::MAX)).map(|()| exact(latest))
             }
             Moment::Version(number) => {
-                let pinned = pins.version(*number).ok_or_else(|| {
-                    let text = format!("{} has no version {number}", self.name);
-                    Error::new(ErrorKind::NotFound, text)
-                })?;
+                let pinned = pins.version(*number).ok_or_else(|| self.no_version(*number))?;
                 Ok(exact(self.stamp(pinned.seq)?))
             }
             Moment::Mark(name) => {
@@ -186,8 +183,7 @@ impl Stream {
         latest: Stamp,
         pins: &Pins,
     ) -> Result<Stamp> {
-        let horizon =
-            Stamp { seq: Seq(record.horizon_seq), time: WallTime::from_nanos(record.horizon_ns) };
+        let horizon = Stamp::of(record.horizon_seq, record.horizon_ns);
         let ended = self.first_boundary(record, horizon.seq)?;
         let unpinned = record.unpinned(latest.seq, ended.as_slice()).first();
         let pinned = pins.first_from(horizon.seq);
@@ -300,11 +296,7 @@ impl Stream {
         });
         // It goes with the volume.
         let timeline = self.unless_gone(timeline)?;
-        let store = Arc::clone(&self.core.store);
-        let volume = (self.id, self.name.clone());
-        let opening = Arc::new(Opening::new(store, volume, timeline, seq, size_bytes));
-        self.core.register(&opening);
-        Ok(opening)
+        Ok(self.core.open((self.id, self.name.clone()), timeline, seq, (size_bytes, None)))
     }
 }
 

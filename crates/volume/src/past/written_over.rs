@@ -8,7 +8,7 @@ use units::BLOCK_BYTES;
 
 use std::collections::BTreeSet;
 
-use super::diff::{Apart, Suspects, crc_of, is_stored, same_place, since_parting, touched};
+use super::diff::{Apart, crc_of, is_stored, same_place, since_parting, suspects, touched};
 use crate::read::view::View;
 use crate::{Error, ErrorKind, Result};
 use history::{BLOCKS_PER_PAGE, Slot};
@@ -54,7 +54,7 @@ impl View {
         let _epoch = a.store.enter();
         let end = a.size_bytes.min(b.size_bytes) / BLOCK_BYTES;
         let pages: BTreeSet<u64> = match apart.is_quick || !apart.has_nodes {
-            true => Suspects::between(a, b, 0..end)?.pages,
+            true => suspects(a, b, 0..end)?,
             false => {
                 let keys = touched(&a.store, &since_parting(a, b))?;
                 let pages = keys.iter().filter(|key| key.level == 1).map(|key| key.index);

@@ -61,7 +61,7 @@ enum Remains {
 impl Placement {
     /// Homes that a merge could not empty.
     pub(crate) fn note_unmovable(&self, count: u64) {
-        self.conversion.lock().note_unmovable(count);
+        self.conversion.lock().unmovable += count;
     }
 
     /// Changes the architecture as part of a commit: the record, the catalogue's slabs, the audit
@@ -149,7 +149,7 @@ impl Placement {
         let is_importing = self.present().root.outside().is_some();
         let is_under_way = self.record.lock().conversion.is_some() || is_importing;
         if is_under_way && self.present().current.is_some() {
-            self.conversion.lock().fill_anew();
+            self.conversion.lock().fill_from = Some(0);
         }
     }
 
@@ -168,7 +168,7 @@ impl Placement {
     /// Whether slabs are still to be taken for what the present has.
     pub(crate) fn wants_slabs(&self) -> bool {
         let is_there = !self.is_gone() && self.present().current.is_some();
-        is_there && self.conversion.lock().fill_from().is_some()
+        is_there && self.conversion.lock().fill_from.is_some()
     }
 
     /// Whether what is at home in the base is to leave it.
@@ -196,7 +196,7 @@ impl Placement {
         }
         drop(record);
         if architecture.has_base() {
-            return is_under_way && !self.conversion.lock().has_offered();
+            return is_under_way && !self.conversion.lock().offered;
         }
         if self.base.slab_count() == 0 {
             return false;
@@ -215,10 +215,7 @@ impl Placement {
         };
         if is_first && self.record.lock().conversion.is_some() {
             // Blocks whose entries wait in memory are offered a home too.
-            match self.flush_map() {
-                Err(e) if e.kind == ErrorKind::Full => {}
-                other => other?,
-            }
+            self.flush_map_if_room()?;
         }
         Ok(())
     }
@@ -263,14 +260,13 @@ impl Placement {
             return Ok(false);
         }
         if self.conversion.lock().wants_flush() {
-            match self.flush_map() {
-                Err(e) if e.kind == ErrorKind::Full => return Ok(false),
-                other => other?,
+            if !self.flush_map_if_room()? {
+                return Ok(false);
             }
-            self.conversion.lock().flushed();
+            self.conversion.lock().flushed = true;
         }
         for _ in 0..LOOKS_A_STEP {
-            let Some(from) = self.conversion.lock().fill_from() else { return Ok(false) };
+            let Some(from) = self.conversion.lock().fill_from else { return Ok(false) };
             let next = match self.next_slab(&present, current, from)? {
                 None => None,
                 Some((slab, false)) => Some(slab + 1),
@@ -328,7 +324,7 @@ impl Placement {
         let present = self.present();
         let (rest, is_filled, offered) = {
             let conversion = self.conversion.lock();
-            (conversion.rest(), conversion.fill_from().is_none(), conversion.has_offered())
+            (conversion.rest, conversion.fill_from.is_none(), conversion.offered)
         };
         let is_placed = present.current.as_ref().is_none_or(|c| c.unsettled_blocks() == 0);
         let left = self.base.blocks_at_home();
@@ -407,7 +403,7 @@ impl Moments {
         if let Some(current) = &present.current {
             let end = present.size_bytes.div_ceil(BLOCK_BYTES);
             let unseen = |slab| end.saturating_sub(current.blocks_of(slab).start).min(live_blocks);
-            left += conversion.fill_from().map_or(0, unseen) + current.unsettled_blocks();
+            left += conversion.fill_from.map_or(0, unseen) + current.unsettled_blocks();
         }
         left += match record.architecture.has_base() {
             true => live_blocks.saturating_sub(at_home),
@@ -426,16 +422,12 @@ impl Moments {
 /// The first block from `block` on of which the map of an opening has an entry in a run.
 fn first_entry(opening: &Opening, block: u64) -> Result<Option<u64>> {
     let mut first: Option<u64> = None;
-    let mut line = Some(Arc::clone(&opening.timeline));
-    while let Some(timeline) = line {
-        for run in timeline.runs() {
-            let found = run.with_source(&opening.store, |source| -> history::Result<_> {
-                let cursor = run.run.cursor_at(source, Key::block(Lba(block)), Seq::MAX)?;
-                Ok(cursor.peek().filter(|entry| entry.key.level == 0).map(|e| e.key.index))
-            })?;
-            first = first.into_iter().chain(found).min();
-        }
-        line = timeline.parent.as_ref().map(|branch| Arc::clone(&branch.timeline));
+    for run in opening.timeline.line().flat_map(|timeline| timeline.runs()) {
+        let found = run.with_source(&opening.store, |source| -> history::Result<_> {
+            let cursor = run.run.cursor_at(source, Key::block(Lba(block)), Seq::MAX)?;
+            Ok(cursor.peek().filter(|entry| entry.key.level == 0).map(|e| e.key.index))
+        })?;
+        first = first.into_iter().chain(found).min();
     }
     Ok(first)
 }

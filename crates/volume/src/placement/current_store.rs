@@ -354,10 +354,7 @@ impl CurrentStore {
     /// A block in place has rotted: the log answers until it is put right.
     pub fn distrust(&self, block: u64) {
         self.rot.fetch_add(1, Ordering::Relaxed);
-        let Some((slab, index)) = self.group(block / self.group_blocks) else { return };
-        let mut group = slab.groups[index].lock();
-        group.trust(self.within(&(block..block + 1)), false);
-        self.unsettle(&mut group);
+        self.displace(block..block + 1);
     }
 
     /// Blocks are in the map now that were not: what their places have is not them.

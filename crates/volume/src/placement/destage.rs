@@ -63,7 +63,7 @@ impl Placement {
             |runs: &[Arc<StoredRun>]| -> u64 { runs.iter().map(|run| run.footer().entries).sum() };
         let mut runs = self.present().timeline.runs();
         let all = entries(&runs);
-        runs.retain(|run| Some(run.id) != destage.run());
+        runs.retain(|run| Some(run.id) != destage.run);
         let new = entries(&runs);
         let own: u64 = self.own_timelines().iter().map(|own| entries(&own.runs())).sum();
         let wait_ns = own.saturating_mul(ENTRY_WAIT_NS).max(SETTLE_NS);

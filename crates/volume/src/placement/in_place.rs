@@ -58,6 +58,11 @@ pub fn data_blocks<'a>(ops: &'a [BlockOp<'_>]) -> impl Iterator<Item = u64> + 'a
     ops.iter().filter_map(blocks_of).flatten()
 }
 
+/// Blocks (ascending) as ranges.
+pub fn ranges(blocks: &[u64]) -> Vec<Range<u64>> {
+    blocks.chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[run.len() - 1] + 1).collect()
+}
+
 /// The blocks of ops that go in place, with the version of its block that each is, in the order in
 /// which they are written there: [`Placement::write_run_in_place`].
 fn in_order_of_places<'a>(
@@ -116,13 +121,7 @@ impl Placement {
         }
         blocks.sort_unstable();
         blocks.dedup();
-        let mut ranges: Vec<Range<u64>> = Vec::new();
-        for block in blocks {
-            match ranges.last_mut() {
-                Some(open) if open.end == block => open.end += 1,
-                _ => ranges.push(block..block + 1),
-            }
-        }
+        let ranges = ranges(&blocks);
         self.take_pen_for(|| ranges.iter().cloned(), may_wait)
     }
 

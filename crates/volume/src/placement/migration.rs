@@ -389,27 +389,14 @@ impl Homecoming {
     ) -> Result<()> {
         let store = &self.volume.core.store;
         let (at, content) = store.locate(entries[0].location)?;
-        if content == Content::Pack {
-            for (i, (entry, block)) in entries.iter().zip(bytes.chunks_exact_mut(BLOCK)).enumerate()
-            {
-                if read_entry(store, entry, block, &self.io) {
-                    sound(i);
-                }
-            }
-            return Ok(());
-        }
-        self.io.count(IoKind::CopyRead, bytes.len() as u64);
-        let together = store.device.read_at(at, bytes).is_ok();
+        let together = content != Content::Pack && {
+            self.io.count(IoKind::CopyRead, bytes.len() as u64);
+            store.device.read_at(at, bytes).is_ok()
+        };
         for (i, (entry, block)) in entries.iter().zip(bytes.chunks_exact_mut(BLOCK)).enumerate() {
-            let at = at + (i * BLOCK) as u64;
             // A sector that cannot be read keeps only its own block where it is.
-            let is_read = together || store.device.read_at(at, block).is_ok();
-            let right = |bytes: &[u8]| block_crc(bytes) == entry.crc;
-            let how = (entry.crc, None, true);
-            if (is_read && right(block))
-                || store.heal(at, block, &right)
-                || store.recover_elsewhere(entry.key.index, entry.location, how, block)
-            {
+            let is_right = together && block_crc(block) == entry.crc;
+            if is_right || read_entry(store, entry, block, (&self.io, IoKind::CopyRead)) {
                 sound(i);
             }
         }

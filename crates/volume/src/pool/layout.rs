@@ -7,7 +7,7 @@ use format::FORMAT_VERSION;
 use format::superblock::{COPY_OFFSETS, FEATURES_INCOMPATIBLE_KNOWN, Superblock};
 use parking_lot::Mutex;
 
-use crate::catalogue::{Catalogue, CatalogueMedia, write_superblock};
+use crate::catalogue::{Catalogue, CatalogueMedia, write_superblock, write_superblock_twice};
 use crate::pool::handle::Pool;
 use crate::{Error, ErrorKind, Machine, PoolFormat, Result};
 
@@ -93,10 +93,7 @@ impl Pool {
         superblock.device_bytes = u64::from(count) * superblock.zone_bytes;
         if superblock.device_bytes > before {
             // Both pairs of copies: none is left that says less.
-            for _ in 0..2 {
-                superblock.generation += 1;
-                write_superblock(&**device, &superblock)?;
-            }
+            write_superblock_twice(&**device, &mut superblock)?;
         }
         Ok((before, superblock.device_bytes))
     }

@@ -119,7 +119,7 @@ impl Engine {
     /// # Errors
     /// `Invalid` with what is wrong, `Refused`, `Io`.
     pub fn check_side(&self, with: &Candidate) -> Result<()> {
-        self.side_array()?.check_side(with).map_err(of_array)
+        self.changeable_array()?.check_side(with).map_err(of_array)
     }
 
     /// Has such a device get that from now on, while the pool goes on.
@@ -127,14 +127,14 @@ impl Engine {
     /// # Errors
     /// Those of [`Pool::check_side`].
     pub fn attach_member(&self, with: Candidate) -> Result<()> {
-        let array = self.side_array()?;
+        let array = self.changeable_array()?;
         let now = self.core.machine.clock.wall();
         let outcome = array.attach(with, Identities { random: &mut || self.new_id(), now });
         self.after_change(array, outcome)
     }
 
-    /// The array, if it may get another side.
-    fn side_array(&self) -> Result<&Arc<Array>> {
+    /// The array, if it may get another side or more members.
+    fn changeable_array(&self) -> Result<&Arc<Array>> {
         self.check_open()?;
         let array = self.members.array().ok_or_else(not_on_members)?;
         if self.core.store.has_failed() {
@@ -197,15 +197,10 @@ impl Engine {
         added: Option<Added<'_>>,
         materials: &Materials<'_>,
     ) -> Result<(u64, u64)> {
-        self.check_open()?;
-        let core = &self.core;
-        let array = self.members.array().ok_or_else(not_on_members)?;
-        if core.store.has_failed() {
-            return Err(history::Error::refused().into());
-        }
+        let array = self.changeable_array()?;
         let what = added.as_ref().map(|added| added.stack.to_string());
         if let Some(added) = added {
-            let now = core.machine.clock.wall();
+            let now = self.core.machine.clock.wall();
             let identities = Identities { random: &mut || self.new_id(), now };
             self.after_change(array, array.add(added, identities, materials))?;
         }
@@ -284,10 +279,8 @@ impl Engine {
         if after <= before {
             return Ok((before, before));
         }
-        self.core.media.set_device_bytes(after).map_err(|error| {
-            self.core.store.fail();
-            Error::from(error)
-        })?;
+        let grown = self.core.media.change(|superblock| superblock.device_bytes = after);
+        grown.inspect_err(|_| self.core.store.fail())?;
         self.core.store.extend_zones(count, reserve_of(count, superblock.zone_bytes));
         drop(books);
         let by = by.map_or_else(String::new, |stack| format!(", by {stack}"));

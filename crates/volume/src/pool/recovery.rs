@@ -26,7 +26,6 @@ use crate::pool::Engine;
 use crate::pool::handle::Pool;
 use crate::pool::layout::{read_superblock, reserve_of};
 use crate::pool::volumes::Volumes;
-use crate::read::snapshot::Opening;
 use crate::retention::Retention;
 use crate::retention::groups::Groups;
 use crate::retention::moments::Moments;
@@ -134,7 +133,8 @@ pub fn open_pool(
     // Last: a pool that cannot be opened stays as older programs know it.
     if superblock.features_incompatible != FEATURES_INCOMPATIBLE_KNOWN {
         pool.core.catalogue.make_tables()?;
-        pool.core.media.add_features(FEATURES_INCOMPATIBLE_KNOWN)?;
+        let features = FEATURES_INCOMPATIBLE_KNOWN;
+        pool.core.media.change(|superblock| superblock.features_incompatible |= features)?;
     }
     Ok(Pool::of(pool))
 }
@@ -247,11 +247,7 @@ fn fill(pool: &Engine, mut contents: Contents, map: Map) -> Result<()> {
     pool.share_memory();
     if map == Map::Ignored {
         for volume in pool.registry.all() {
-            match volume.flush_map() {
-                // Then it is pending meanwhile.
-                Err(e) if e.kind == ErrorKind::Full => {}
-                other => other?,
-            }
+            volume.flush_map_if_room()?;
         }
         // Without their runs nobody knows what they name elsewhere: it waits for the next opening.
         return Ok(());
@@ -547,11 +543,8 @@ impl Volume {
         )?);
         let identity = Identity::new(Arc::clone(&core), record.clone());
         let volume = (identity.id, Arc::clone(&identity.name));
-        let (store, at) = (Arc::clone(&core.store), Seq(u64::MAX));
-        let opening = Opening::new(store, volume, timeline, at, size_bytes);
         let current = current_store(&core, &record, &places.slabs, &places.placed);
-        let opening = Arc::new(opening.with_current(current));
-        core.register(&opening);
+        let opening = core.open(volume, timeline, Seq(u64::MAX), (size_bytes, current));
         let stream = Stream::new(identity, (log, times), opening, has_recovered);
         let placement = Placement::new(stream, places.base, &record);
         let writer = Writer::new(placement, pins.captured(), &record);

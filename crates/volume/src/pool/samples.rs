@@ -99,14 +99,25 @@ impl SampleBook {
         Ok(())
     }
 
-    /// Bytes a day since the first sample that counts.
+    /// Bytes a day since the first sample that counts; `None` before there is one that is old
+    /// enough.
     pub fn growth(
         &self,
         now_ns: u64,
         now_bytes: u64,
         bytes: impl Fn(&Sample) -> Option<u64>,
     ) -> Option<Growth> {
-        growth(&self.samples.lock(), now_ns, now_bytes, bytes)
+        let samples = self.samples.lock();
+        let mut known = samples.range(now_ns.saturating_sub(MEASURED_NS)..=now_ns);
+        let (time, first) = known.find_map(|(time, sample)| Some((*time, bytes(sample)?)))?;
+        let span_ns = now_ns - time;
+        if span_ns < MEASURED_MIN_NS {
+            return None;
+        }
+        let difference = i128::from(now_bytes) - i128::from(first);
+        let a_day = difference * i128::from(DAY_NS) / i128::from(span_ns);
+        let bytes_a_day = i64::try_from(a_day).unwrap_or(i64::MAX);
+        Some(Growth { bytes_a_day, measured_ns: span_ns })
     }
 }
 
@@ -122,25 +133,6 @@ fn outdated(samples: &Samples, now_ns: u64) -> Vec<u64> {
     samples.keys().copied().filter(is_outdated).collect()
 }
 
-/// Bytes a day since the first sample that counts; `None` before there is one that is old enough.
-fn growth(
-    samples: &Samples,
-    now_ns: u64,
-    now_bytes: u64,
-    bytes: impl Fn(&Sample) -> Option<u64>,
-) -> Option<Growth> {
-    let mut known = samples.range(now_ns.saturating_sub(MEASURED_NS)..=now_ns);
-    let (time, first) = known.find_map(|(time, sample)| Some((*time, bytes(sample)?)))?;
-    let span_ns = now_ns - time;
-    if span_ns < MEASURED_MIN_NS {
-        return None;
-    }
-    let difference = i128::from(now_bytes) - i128::from(first);
-    let a_day = difference * i128::from(DAY_NS) / i128::from(span_ns);
-    let bytes_a_day = i64::try_from(a_day).unwrap_or(i64::MAX);
-    Some(Growth { bytes_a_day, measured_ns: span_ns })
-}
-
 impl Growth {
     /// When so many bytes are used up, in nanoseconds from now; `None` if never.
     #[must_use]
@@ -153,7 +145,7 @@ impl Growth {
 
 #[cfg(test)]
 mod tests {
-    use super::{DAY_NS, HOUR_NS, MINUTE_NS, Sample, Samples, growth, outdated};
+    use super::{DAY_NS, HOUR_NS, MINUTE_NS, Sample, SampleBook, Samples, outdated};
 
     fn sample(pool_bytes: u64) -> Sample {
         Sample { pool_bytes, ..Sample::default() }
@@ -177,14 +169,14 @@ mod tests {
     #[test]
     fn growth_is_told_for_a_day_and_never_from_next_to_nothing() {
         let bytes = |sample: &Sample| Some(sample.pool_bytes);
-        let samples = Samples::from([(0, sample(100)), (HOUR_NS, sample(50))]);
-        assert_eq!(growth(&samples, HOUR_NS / 2, 1000, bytes), None);
-        let told = growth(&samples, 6 * HOUR_NS, 1100, bytes).expect("measured");
+        let book = SampleBook::new(Samples::from([(0, sample(100)), (HOUR_NS, sample(50))]));
+        assert_eq!(book.growth(HOUR_NS / 2, 1000, bytes), None);
+        let told = book.growth(6 * HOUR_NS, 1100, bytes).expect("measured");
         assert_eq!((told.bytes_a_day, told.measured_ns), (4000, 6 * HOUR_NS));
         assert_eq!(told.lasts_ns(8000), Some(2 * DAY_NS));
-        let less = growth(&samples, 6 * HOUR_NS, 40, bytes).expect("measured");
+        let less = book.growth(6 * HOUR_NS, 40, bytes).expect("measured");
         assert!(less.bytes_a_day < 0 && less.lasts_ns(1).is_none());
-        let told = growth(&samples, 20 * DAY_NS, 1, bytes);
+        let told = book.growth(20 * DAY_NS, 1, bytes);
         assert_eq!(told, None, "what is older than a week says nothing");
     }
 }

@@ -14,7 +14,6 @@ use crate::Result;
 use crate::catalogue::VolumeRecord;
 use crate::pool::run_figures::{FigureCounter, Figures, SpanFigures};
 use crate::pool::space::counted::{Counted, Space};
-use crate::read::snapshot::Opening;
 use crate::retention::filter::{Nodes, sift};
 use crate::retention::moments::Moments;
 use crate::types::{AgeBytes, Holder, VolumeSpace};
@@ -85,13 +84,10 @@ impl Moments {
             return live_bytes;
         }
         let present = self.present();
-        let mut blocks = counted.newest_of(present.timeline.id);
-        let mut line = present.timeline.parent.as_ref().map(|branch| &branch.timeline);
         // As of a branch any version may be seen.
-        while let Some(timeline) = line.filter(|timeline| timeline.log == self.id) {
-            blocks += counted.blocks_of(timeline.id);
-            line = timeline.parent.as_ref().map(|branch| &branch.timeline);
-        }
+        let ancestors = present.timeline.line().skip(1).take_while(|line| line.log == self.id);
+        let inherited: u64 = ancestors.map(|line| counted.blocks_of(line.id)).sum();
+        let blocks = counted.newest_of(present.timeline.id) + inherited;
         live_bytes.min(blocks * BLOCK_BYTES)
     }
 
@@ -123,7 +119,7 @@ impl Moments {
             return Ok((bytes, true));
         }
         let present = self.present();
-        if entries_of(&present) <= WALKED_ENTRIES_MAX {
+        if entries_of(&present.timeline) <= WALKED_ENTRIES_MAX {
             let bytes = present.stored_bytes()?;
             *self.last_count().live.lock() = Some((seq, bytes));
             return Ok((bytes, true));
@@ -134,7 +130,7 @@ impl Moments {
             return Ok((own.min(present.size_bytes), counted.is_whole));
         };
         // The figures of ancestors know of their ends only, not of the part that is seen.
-        let inherited = entries_of_line(&parent.timeline) * BLOCK_BYTES;
+        let inherited = entries_of(&parent.timeline) * BLOCK_BYTES;
         Ok((own.saturating_add(inherited).min(present.size_bytes), false))
     }
 
@@ -240,12 +236,8 @@ impl Moments {
         // Pending ones first: what is written out meanwhile is then in both, and counted once.
         let mut entries = timeline.pending_entries();
         for run in timeline.runs() {
-            run.with_source(&self.core.store, |source| -> history::Result<()> {
-                let mut cursor = run.run.scan(source)?;
-                while let Some(entry) = cursor.peek() {
-                    entries.push(entry);
-                    cursor.advance()?;
-                }
+            run.scan(&self.core.store, |entry| -> Result<()> {
+                entries.push(entry);
                 Ok(())
             })?;
         }
@@ -421,17 +413,7 @@ fn after(span: &SpanFigures, seq: Seq, latest: Seq) -> u64 {
     u64::try_from(blocks).expect("a part of what fits")
 }
 
-/// Map entries that an opening may have to look at.
-fn entries_of(opening: &Opening) -> u64 {
-    entries_of_line(&opening.timeline)
-}
-
-fn entries_of_line(timeline: &Arc<Timeline>) -> u64 {
-    let mut entries = 0;
-    let mut line = Some(Arc::clone(timeline));
-    while let Some(timeline) = line {
-        entries += timeline.entries_after(Seq::ZERO);
-        line = timeline.parent.as_ref().map(|p| Arc::clone(&p.timeline));
-    }
-    entries
+/// Map entries that an opening of a timeline may have to look at.
+fn entries_of(timeline: &Timeline) -> u64 {
+    timeline.line().map(|line| line.entries_after(Seq::ZERO)).sum()
 }

@@ -19,7 +19,7 @@ pub struct Volumes {
     /// Bytes of memory for maps and caches.
     memory_bytes: u64,
     /// The right to share it out.
-    sharing: RankedMutex<()>,
+    pub(crate) sharing: RankedMutex<()>,
     /// Made targets by name; they change under the books.
     pub(crate) targets: RankedMutex<BTreeMap<String, TargetRecord>>,
     /// Tokens; they change under the books.
@@ -51,11 +51,6 @@ impl Volumes {
             None => return Ok(()),
         };
         Err(Error::new(ErrorKind::Exists, format!("there is {what} {name} already")))
-    }
-
-    /// The right to share the memory out.
-    pub(crate) fn sharing(&self) -> &RankedMutex<()> {
-        &self.sharing
     }
 
     /// The volume with this name.

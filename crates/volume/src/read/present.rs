@@ -8,7 +8,7 @@ use units::BLOCK_BYTES;
 use crate::types::{Extent, Wait};
 use crate::volume::stream::Stream;
 use crate::write::cache::Cache;
-use crate::{Error, ErrorKind, Result};
+use crate::{ErrorKind, Result};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Runs of so many blocks are read past the cache: a scan would drive out what is read again.
@@ -32,9 +32,7 @@ impl Stream {
     }
 
     fn read_with(&self, offset: u64, buffer: &mut [u8], wait: Wait) -> Result<bool> {
-        if self.is_gone() {
-            return Err(Error::new(ErrorKind::NotFound, format!("{} was deleted", self.name)));
-        }
+        self.check_there()?;
         let outcome = match self.cache().is_on() {
             true => self.read_cached(offset, buffer, wait),
             false => self.present().read(offset, buffer, wait),

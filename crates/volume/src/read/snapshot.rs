@@ -81,13 +81,6 @@ struct How<'a> {
 }
 
 impl Opening {
-    /// The timelines that it reads: its own, and those that it branched off.
-    pub fn timelines(&self) -> impl Iterator<Item = &Timeline> {
-        std::iter::successors(Some(&*self.timeline), |timeline| {
-            timeline.parent.as_ref().map(|branch| &*branch.timeline)
-        })
-    }
-
     /// An opening of the volume with that id and name, with no page loaded.
     #[must_use]
     pub fn new(
@@ -95,20 +88,14 @@ impl Opening {
         (id, volume): (u64, Arc<VolumeName>),
         timeline: Arc<Timeline>,
         at: Seq,
-        size_bytes: u64,
+        (size_bytes, current): (u64, Option<Arc<CurrentStore>>),
     ) -> Opening {
         let is_present = at == Seq(u64::MAX);
         let budget = if is_present { &store.page_budget } else { &store.view_budget };
         let pages = PageTable::new(Arc::clone(budget), timeline.extent);
         let io = store.io(id);
         let root = timeline.root();
-        Opening { store, volume, timeline, root, at, size_bytes, pages, io, current: None }
-    }
-
-    /// The same, with blocks in place.
-    #[must_use]
-    pub fn with_current(self, current: Option<Arc<CurrentStore>>) -> Opening {
-        Opening { current, ..self }
+        Opening { store, volume, timeline, root, at, size_bytes, pages, io, current }
     }
 
     /// Fails unless the range lies within the volume.
@@ -523,41 +510,30 @@ impl Opening {
         place: Option<(u64, u64)>,
         wait: Wait,
     ) -> Result<bool> {
-        for (i, (slot, block)) in slots.iter().zip(out.chunks_exact_mut(BLOCK)).enumerate() {
+        for (i, (slot, block)) in (0..).zip(slots.iter().zip(out.chunks_exact_mut(BLOCK))) {
             let found = block_crc(block);
-            if found != slot.crc {
-                if wait == Wait::Never {
-                    return Ok(false);
-                }
-                let healed = place.is_some_and(|(at, stride)| {
-                    let right = |bytes: &[u8]| block_crc(bytes) == slot.crc;
-                    self.store.heal(at + i as u64 * stride, block, &right)
-                });
-                if healed {
-                    continue;
-                }
-                if place.is_none() {
-                    self.store.checksum_errors.fetch_add(1, Ordering::Relaxed);
-                }
-                let number = first_block + i as u64;
-                if self.recover_elsewhere(
-                    number,
-                    slot,
-                    (place.map(|(at, s)| at + i as u64 * s), place.is_some()),
-                    block,
-                ) {
-                    continue;
-                }
-                let text = format!(
-                    "block {} of {} (seq {}, {}): checksum {:#010x} expected, {found:#010x} found",
-                    first_block + i as u64,
-                    self.volume,
-                    slot.seq,
-                    slot.location,
-                    slot.crc
-                );
-                return Err(Error::new(ErrorKind::Corrupt, text).with_hint(WHERE_IT_WAS_GOOD));
+            if found == slot.crc {
+                continue;
             }
+            if wait == Wait::Never {
+                return Ok(false);
+            }
+            let (number, at) = (first_block + i, place.map(|(at, stride)| at + i * stride));
+            let right = |bytes: &[u8]| block_crc(bytes) == slot.crc;
+            if at.is_some_and(|at| self.store.heal(at, block, &right)) {
+                continue;
+            }
+            if at.is_none() {
+                self.store.checksum_errors.fetch_add(1, Ordering::Relaxed);
+            }
+            if self.recover_elsewhere(number, slot, (at, at.is_some()), block) {
+                continue;
+            }
+            let text = format!(
+                "block {number} of {} (seq {}, {}): checksum {:#010x} expected, {found:#010x} found",
+                self.volume, slot.seq, slot.location, slot.crc
+            );
+            return Err(Error::new(ErrorKind::Corrupt, text).with_hint(WHERE_IT_WAS_GOOD));
         }
         Ok(true)
     }

@@ -46,13 +46,9 @@ impl Engine {
             }
             for run in runs {
                 let mut blocks = 0;
-                run.with_source(store, |source| -> history::Result<()> {
-                    let mut cursor = run.run.scan(source)?;
-                    while let Some(entry) = cursor.peek() {
-                        *counted.entry(entry.location.segment()).or_default() += 1;
-                        blocks += u64::from(entry.key.level == 0 && !entry.location.is_hole());
-                        cursor.advance()?;
-                    }
+                run.scan(store, |entry| -> Result<()> {
+                    *counted.entry(entry.location.segment()).or_default() += 1;
+                    blocks += u64::from(entry.key.level == 0 && !entry.location.is_hole());
                     Ok(())
                 })?;
                 let figures = self.core.figures.known().get(&run.id).cloned();
@@ -133,23 +129,17 @@ impl Volume {
         let store = &self.core.store;
         let mut homes = BTreeSet::new();
         for run in self.own_timelines().iter().flat_map(|timeline| timeline.runs()) {
-            run.with_source(store, |source| -> Result<()> {
-                let mut cursor = run.run.scan(source)?;
-                while let Some(entry) = cursor.peek() {
-                    let segment = entry.location.segment();
-                    if store.segment(segment).is_some_and(|s| s.slab.is_some()) {
-                        let home = base.home_of(entry.key.index, segment);
-                        if entry.location != home || !homes.insert(home) {
-                            let (key, name) = (entry.key, &self.name);
-                            return Err(broken(format!(
-                                "{key} of {name} is not alone at home: {}",
-                                entry.location
-                            )));
-                        }
-                    }
-                    cursor.advance()?;
+            run.scan(store, |entry| {
+                let (segment, key) = (entry.location.segment(), entry.key);
+                if store.segment(segment).is_none_or(|s| s.slab.is_none()) {
+                    return Ok(());
                 }
-                Ok(())
+                let home = base.home_of(key.index, segment);
+                if entry.location == home && homes.insert(home) {
+                    return Ok(());
+                }
+                let (name, place) = (&self.name, entry.location);
+                Err(broken(format!("{key} of {name} is not alone at home: {place}")))
             })?;
         }
         Ok(())

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use units::Moment;
 
+use crate::Result;
 use crate::read::snapshot::Opening;
 use crate::types::{Extent, Resolved, Wait};
 use crate::volume::Volume;
-use crate::{Error, ErrorKind, Result};
 
 /// A read-only opening of a moment. Its bytes never change.
 pub struct View {
@@ -70,10 +70,7 @@ impl View {
     }
 
     fn read_with(&self, offset: u64, buffer: &mut [u8], wait: Wait) -> Result<bool> {
-        if self.volume.is_gone() {
-            let text = format!("{} was deleted", self.volume.name);
-            return Err(Error::new(ErrorKind::NotFound, text));
-        }
+        self.volume.check_there()?;
         self.opening.read(offset, buffer, wait)
     }
 

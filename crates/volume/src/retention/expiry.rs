@@ -108,22 +108,21 @@ impl Parts {
     /// # Errors
     /// `Corrupt` or `Io`, from a time index.
     pub fn next_sacrifice(&self) -> Result<Option<Sacrifice>> {
-        if let Some((volume, _)) = self.in_trash().into_iter().next() {
+        let whole = |volume: &Volume, kept_for| -> Result<Option<Sacrifice>> {
             let (from, to) = (volume.info()?.oldest, volume.latest_told()?);
-            let volume = volume.name().to_owned();
-            return Ok(Some(Sacrifice { volume, from, to, kept_for: KeptFor::Trash }));
+            Ok(Some(Sacrifice { volume: volume.name().to_owned(), from, to, kept_for }))
+        };
+        if let Some((volume, _)) = self.in_trash().first() {
+            return whole(volume, KeptFor::Trash);
         }
-        if let Some((volume, _)) = self.scratch_clones().into_iter().next() {
-            let (from, to) = (volume.info()?.oldest, volume.latest_told()?);
-            let volume = volume.name().to_owned();
-            return Ok(Some(Sacrifice { volume, from, to, kept_for: KeptFor::Scratch }));
+        if let Some((volume, _)) = self.scratch_clones().first() {
+            return whole(volume, KeptFor::Scratch);
         }
         let Some(Offering { volume, to, why }) = self.next_offering()? else {
             return Ok(None);
         };
         let record = volume.record.lock().clone();
-        let from =
-            Stamp { seq: Seq(record.horizon_seq), time: WallTime::from_nanos(record.horizon_ns) };
+        let from = Stamp::of(record.horizon_seq, record.horizon_ns);
         Ok(Some(Sacrifice {
             volume: volume.name().to_owned(),
             from,

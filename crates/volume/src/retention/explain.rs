@@ -37,6 +37,33 @@ pub struct Explained {
     pub goes: Option<WallTime>,
 }
 
+impl Explained {
+    /// Why a version or capture of a time stays, or when it goes, by the judgement of the schedule
+    /// that there is; `made` is the schedule that made it, if one did.
+    pub fn of(
+        (number, time_ns): (u64, u64),
+        made: Option<u64>,
+        judged: Option<&Judged>,
+        now: WallTime,
+    ) -> Explained {
+        let mut explained = Explained {
+            number,
+            time: WallTime::from_nanos(time_ns),
+            made_by: MadeBy::People,
+            rules: Vec::new(),
+            stays: true,
+            goes: None,
+        };
+        let Some(made) = made else { return explained };
+        explained.made_by = MadeBy::RemovedSchedule;
+        if let Some(judged) = judged.filter(|judged| judged.schedule == made) {
+            explained.made_by = MadeBy::Schedule;
+            judged.explain(number, now, &mut explained);
+        }
+        explained
+    }
+}
+
 /// A schedule's judgement on some of its captures.
 #[derive(Debug)]
 pub struct Judged {

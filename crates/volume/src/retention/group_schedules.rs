@@ -9,12 +9,8 @@
 
 use std::collections::BTreeMap;
 
-use units::WallTime;
-
 use crate::catalogue::{GroupRecord, GroupVersionRecord, ScheduleRecord, tables};
-use crate::retention::explain::{
-    Explained, JudgedGroup, MadeBy, candidate, doomed, explain_doomed,
-};
+use crate::retention::explain::{Explained, JudgedGroup, candidate, doomed, explain_doomed};
 use crate::retention::group_schedule::{GroupSchedule, Held, Made};
 use crate::retention::groups::Groups;
 use crate::retention::hooks::PlannedHook;
@@ -45,9 +41,9 @@ impl Groups {
         let mut captures = BTreeMap::new();
         let mut next = Some(0);
         while let Some(first) = next {
-            let page =
-                self.core.catalogue.rows_of(tables::GROUP_VERSIONS, group, first, LOADED_MAX)?;
-            next = page.last().filter(|_| page.len() == LOADED_MAX).map(|(number, _)| number + 1);
+            let (page, after) =
+                self.core.catalogue.page_of(tables::GROUP_VERSIONS, group, first, LOADED_MAX)?;
+            next = after;
             for (number, capture) in page {
                 if let Some(made) = capture.scheduled.filter(|made| made.schedule == id) {
                     let made = Made { made_ns: made.made_ns, versions: capture.versions };
@@ -92,33 +88,36 @@ impl Groups {
     }
 
     /// Captures what is due and prunes what no rule keeps; see [`Groups::run_schedules`].
-    pub(crate) fn run_group_schedules(&self, wall: WallTime, monotonic_ns: u64, may_prune: bool) {
+    pub(crate) fn run_group_schedules(&self, may_prune: bool) {
+        let clock = &*self.core.machine.clock;
         let groups: Vec<u64> = self.schedules.lock().keys().copied().collect();
         for group in groups {
-            let due = self.with_schedule(group, |s| s.due(wall, monotonic_ns)).flatten();
             // A capture with a hook is its runner's: commands take their time.
             let is_plain = |record: &ScheduleRecord| {
                 let group = self.group_with_id(group);
                 group.is_some_and(|g| self.hooks_of(&g, record.hook.as_deref()).is_empty())
             };
-            if let Some(record) = due.filter(is_plain) {
+            if let Some(record) = self.due_capture(group).filter(is_plain) {
                 self.capture_due(group, record, &|_| Consistency::CrashConsistent.into());
             }
-            let wants = self.with_schedule(group, |s| s.wants_pruning(monotonic_ns));
+            let wants = self.with_schedule(group, |s| s.wants_pruning(clock));
             if may_prune && wants == Some(true) {
                 let pruned = self.prune_group(group);
-                self.with_schedule(group, |s| s.pruned(pruned, monotonic_ns));
+                self.with_schedule(group, |s| s.pruned(pruned, clock));
             }
         }
     }
 
+    fn due_capture(&self, group: u64) -> Option<ScheduleRecord> {
+        self.with_schedule(group, |s| s.due(&*self.core.machine.clock))?
+    }
+
     fn capture_due(&self, group: u64, record: ScheduleRecord, quiet: &dyn Fn(&str) -> Quiet) {
-        let monotonic_ns = self.core.machine.clock.monotonic_ns();
         let Some(name) = self.group_with_id(group).map(|group| group.name) else { return };
         let captured = self.capture_group(&name, &record.label, Some(&record), quiet);
         self.with_schedule(group, |schedule| {
             if schedule.is(&record) {
-                schedule.captured(record, captured.map(drop), monotonic_ns);
+                schedule.captured(record, captured.map(drop), &*self.core.machine.clock);
             }
         });
     }
@@ -133,7 +132,7 @@ impl Groups {
         let (captures, keep) = {
             let schedules = self.schedules.lock();
             let Some(schedule) = schedules.get(&id) else { return Ok((0, false)) };
-            let keep = schedule.schedule.keep();
+            let keep = schedule.schedule.record.keep;
             let doomed = doomed(schedule.left(&held), &keep, most);
             let versions = |number: u64| (number, schedule.captures[&number].versions.clone());
             (doomed.into_iter().map(versions).collect::<Vec<_>>(), keep)
@@ -178,10 +177,11 @@ impl Groups {
         {
             let mut tx = self.core.begin()?;
             let group = self.group_record(name)?.id;
-            let id = self.with_schedule(group, |schedule| schedule.id()).unwrap_or_else(|| {
-                tx.numbers.schedule += 1;
-                tx.numbers.schedule
-            });
+            let id =
+                self.with_schedule(group, |schedule| schedule.record.id).unwrap_or_else(|| {
+                    tx.numbers.schedule += 1;
+                    tx.numbers.schedule
+                });
             let record = spec.record(id, wall);
             tx.put(tables::GROUP_SCHEDULES, group, &record)?;
             let detail = format!("group {name}: {}, keep {}", spec.timing, spec.keep);
@@ -218,7 +218,7 @@ impl Groups {
         let schedules = self.schedules.lock();
         let before = schedules.get(&group.id);
         let left: Vec<(u64, u64)> = before.map_or(Vec::new(), |s| s.left(&held).collect());
-        let id = before.map_or(0, |s| s.schedule.id());
+        let id = before.map_or(0, |s| s.schedule.record.id);
         let planned = Schedule::of(spec.record(id, wall))?;
         let goes = explain_doomed(left.iter().copied(), &spec.keep, wall);
         Ok((planned.info(left.first().copied()), goes))
@@ -254,7 +254,7 @@ impl Groups {
     pub fn remove_group_schedule(&self, name: &str) -> Result<()> {
         let mut tx = self.core.begin()?;
         let group = self.group_record(name)?.id;
-        let id = self.with_schedule(group, |s| s.id()).ok_or_else(|| no_schedule(name))?;
+        let id = self.with_schedule(group, |s| s.record.id).ok_or_else(|| no_schedule(name))?;
         tx.remove(tables::GROUP_SCHEDULES, group)?;
         let detail = format!("group {name}: schedule {id}; its versions stay");
         tx.audit("schedule-remove", "", detail)?;
@@ -274,12 +274,14 @@ impl Groups {
             let held = Held::of(&volumes);
             let schedules = self.schedules.lock();
             let schedule = schedules.get(&group.id).ok_or_else(|| no_schedule(name))?;
-            doomed(schedule.left(&held), &schedule.schedule.keep(), usize::MAX)
+            doomed(schedule.left(&held), &schedule.schedule.record.keep, usize::MAX)
         };
         let mut left = if dry_run { 0 } else { doomed.len() as u64 };
         while left > 0 {
             let (count, more) = self.prune_group(group.id)?;
-            self.with_schedule(group.id, |s| s.pruned(Ok((count, more)), 0));
+            self.with_schedule(group.id, |s| {
+                s.pruned(Ok((count, more)), &*self.core.machine.clock)
+            });
             left = if count == 0 { 0 } else { left.saturating_sub(count) };
         }
         Ok(doomed)
@@ -297,14 +299,8 @@ impl Groups {
         limit: usize,
     ) -> Result<(Vec<Explained>, Option<u64>)> {
         let group = self.group_record(name)?;
-        let mut page = self.core.catalogue.rows_of(
-            tables::GROUP_VERSIONS,
-            group.id,
-            first,
-            limit.saturating_add(1),
-        )?;
-        let next = (page.len() > limit).then(|| page[limit].0);
-        page.truncate(limit);
+        let (page, next) =
+            self.core.catalogue.page_of(tables::GROUP_VERSIONS, group.id, first, limit)?;
         let last = page.last().map_or(0, |(number, _)| *number);
         let volumes = self.registry.by_ids(&group.members);
         let held = Held::of(&volumes);
@@ -315,21 +311,9 @@ impl Groups {
         let wall = self.core.machine.clock.wall();
         let explain = |(number, record): (u64, GroupVersionRecord)| {
             let made = Made { made_ns: record.time_ns, versions: record.versions };
-            let mut explained = Explained {
-                number,
-                time: WallTime::from_nanos(record.time_ns),
-                made_by: MadeBy::People,
-                rules: Vec::new(),
-                stays: true,
-                goes: None,
-            };
-            if let Some(made) = record.scheduled {
-                explained.made_by = MadeBy::RemovedSchedule;
-                if let Some(judged) = judged.as_ref().filter(|j| j.schedule == made.schedule) {
-                    explained.made_by = MadeBy::Schedule;
-                    judged.explain(number, wall, &mut explained);
-                }
-            }
+            let time = (number, record.time_ns);
+            let made_by = record.scheduled.map(|made| made.schedule);
+            let explained = Explained::of(time, made_by, judged.as_ref(), wall);
             held.has_some_of(&made).then_some(explained)
         };
         Ok((page.into_iter().filter_map(explain).collect(), next))
@@ -338,11 +322,9 @@ impl Groups {
     /// Groups with a capture that is due, and the hooks around it, where there are some.
     #[must_use]
     pub fn due_group_hooks(&self) -> Vec<(String, Vec<PlannedHook>)> {
-        let clock = &self.core.machine.clock;
-        let (wall, monotonic_ns) = (clock.wall(), clock.monotonic_ns());
         let groups: Vec<GroupRecord> = self.by_name.lock().values().cloned().collect();
         let due = |group: GroupRecord| {
-            let due = self.with_schedule(group.id, |s| s.due(wall, monotonic_ns))??;
+            let due = self.due_capture(group.id)?;
             let hooks = self.hooks_of(&group, due.hook.as_deref());
             (!hooks.is_empty()).then_some((group.name, hooks))
         };
@@ -354,7 +336,8 @@ impl Groups {
     pub(crate) fn newest_to_prove(&self) -> Vec<(u64, u64, String)> {
         let schedules = self.schedules.lock();
         let newest = |of: &GroupSchedule| {
-            let (hook, made) = (of.schedule.prove()?, of.captures.last_key_value()?.1);
+            let (hook, made) =
+                (of.schedule.record.prove.as_ref()?, of.captures.last_key_value()?.1);
             let versions = made.versions.iter();
             Some(versions.map(|&(id, number)| (id, number, hook.clone())).collect::<Vec<_>>())
         };
@@ -364,11 +347,8 @@ impl Groups {
     /// Makes the capture of a group that is due, if one is still; a failure is told by the
     /// schedule, and the capture is due again later.
     pub fn capture_group_hooked(&self, name: &str, quiet: &dyn Fn(&str) -> Quiet) {
-        let clock = &self.core.machine.clock;
-        let (wall, monotonic_ns) = (clock.wall(), clock.monotonic_ns());
         let Ok(group) = self.group_record(name) else { return };
-        let due = self.with_schedule(group.id, |s| s.due(wall, monotonic_ns)).flatten();
-        if let Some(record) = due {
+        if let Some(record) = self.due_capture(group.id) {
             self.capture_due(group.id, record, quiet);
         }
     }

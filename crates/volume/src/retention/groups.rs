@@ -99,6 +99,11 @@ pub fn no_group(name: &str) -> Error {
         .with_hint("`hindsight group list` names them")
 }
 
+/// The error of a group that is not any more as it was.
+pub fn changed_meanwhile(group: &str) -> Error {
+    Error::new(ErrorKind::Busy, format!("group {group} was changed meanwhile"))
+}
+
 impl Groups {
     /// None yet, over the volumes.
     pub fn new(volumes: Volumes) -> Groups {
@@ -128,6 +133,19 @@ impl Groups {
     /// `NotFound`.
     pub(crate) fn group_record(&self, name: &str) -> Result<GroupRecord> {
         self.by_name.lock().get(name).cloned().ok_or_else(|| no_group(name))
+    }
+
+    /// Its volumes that are served, in the order of their ids, which is that of locks.
+    ///
+    /// # Errors
+    /// `Invalid` without any.
+    pub(crate) fn served_members(&self, group: &GroupRecord) -> Result<Vec<Arc<Volume>>> {
+        let volumes = self.registry.by_ids(&group.members);
+        if volumes.is_empty() {
+            let text = format!("group {} has no volumes any more", group.name);
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        Ok(volumes)
     }
 
     /// Puts a new group into a commit.
@@ -245,24 +263,6 @@ impl Taken<'_> {
             versions: volumes.iter().map(next).collect(),
             scheduled: self.due.map(|due| ScheduledRecord { schedule: due.id, made_ns }),
         }
-    }
-}
-
-/// The version that a capture makes of a volume that stands there.
-fn capture_of(
-    capture: &GroupVersionRecord,
-    (seq, time): (Seq, WallTime),
-    quiet: &Quiet,
-) -> VersionRecord {
-    VersionRecord {
-        seq: seq.0,
-        time_ns: time.as_nanos().max(capture.time_ns),
-        label: capture.label.clone(),
-        bytes_changed: None,
-        is_bound: false,
-        consistency: quiet.consistency,
-        scheduled: capture.scheduled,
-        open_files: quiet.open_files.as_ref().map(|files| files.count),
     }
 }
 
@@ -386,13 +386,8 @@ impl Groups {
         limit: usize,
     ) -> Result<(Vec<GroupVersion>, Option<u64>)> {
         let id = self.group_record(name)?.id;
-        let records = self.core.catalogue.rows_of(
-            tables::GROUP_VERSIONS,
-            id,
-            first,
-            limit.saturating_add(1),
-        )?;
-        let next = (records.len() > limit).then(|| records[limit].0);
+        let (records, next) =
+            self.core.catalogue.page_of(tables::GROUP_VERSIONS, id, first, limit)?;
         let told = |(number, record): (u64, GroupVersionRecord)| GroupVersion {
             number,
             time: WallTime::from_nanos(record.time_ns),
@@ -401,7 +396,7 @@ impl Groups {
             versions: self.left_of(&record),
             is_scheduled: record.scheduled.is_some(),
         };
-        let all = records.into_iter().take(limit).map(told);
+        let all = records.into_iter().map(told);
         Ok((all.filter(|version| !version.versions.is_empty()).collect(), next))
     }
 
@@ -442,10 +437,8 @@ impl Groups {
     /// Deletes a capture with its versions.
     fn delete_capture(&self, name: &str, number: u64) -> Result<()> {
         let group = self.group_record(name)?;
-        let found = self.core.catalogue.rows_of(tables::GROUP_VERSIONS, group.id, number, 1)?;
-        let Some((_, capture)) = found.into_iter().find(|found| found.0 == number) else {
-            return Ok(());
-        };
+        let found = self.core.catalogue.get(tables::GROUP_VERSIONS, (group.id, number))?;
+        let Some(capture) = found else { return Ok(()) };
         let mut ids: Vec<u64> = capture.versions.iter().map(|&(id, _)| id).collect();
         ids.sort_unstable();
         let volumes = self.registry.by_ids(&ids);
@@ -531,14 +524,10 @@ impl Groups {
         quiet: &dyn Fn(&str) -> Quiet,
     ) -> Result<GroupVersion> {
         loop {
-            let members = self.group_record(name)?.members;
-            // In the order of ids, which is the order of locks.
-            let volumes = self.registry.by_ids(&members);
-            if volumes.is_empty() {
-                let text = format!("group {name} has no volumes any more");
-                return Err(Error::new(ErrorKind::Invalid, text));
-            }
-            let captured = self.capture_members((name, &members), &volumes, label, due, quiet);
+            let group = self.group_record(name)?;
+            let volumes = self.served_members(&group)?;
+            let captured =
+                self.capture_members((name, &group.members), &volumes, label, due, quiet);
             // A volume that is deleted meanwhile is none of it.
             if captured.is_ok() || volumes.iter().all(|volume| volume.is_served()) {
                 return captured;
@@ -577,21 +566,16 @@ impl Groups {
         volumes.iter().try_for_each(|volume| volume.check_served())?;
         let is_changed = taken.due.is_some_and(|due| !self.is_group_scheduled(group.id, due));
         if group.members != members || is_changed {
-            let text = format!("group {name} was changed meanwhile");
-            return Err(Error::new(ErrorKind::Busy, text));
+            return Err(changed_meanwhile(name));
         }
         let number = group.next_version;
         group.next_version += 1;
         let capture = taken.record(volumes, wall);
         let mut made_versions = Vec::new();
         for ((volume, &place), quiet) in volumes.iter().zip(taken.places).zip(taken.quiets) {
-            let version = capture_of(&capture, place, quiet);
-            let number = tx.change(&volume.record).take_version_number();
-            tx.put(tables::VERSIONS, (volume.id, number), &version)?;
-            if let Some(files) = &quiet.open_files {
-                tx.put(tables::OPEN_FILES, (volume.id, number), files)?;
-            }
-            made_versions.push(number);
+            let (label, made) = (&capture.label, capture.scheduled);
+            let version = VersionRecord::captured(place, wall, label, made, quiet);
+            made_versions.push(volume.put_version(&mut tx, &version, quiet)?);
         }
         tx.put(tables::GROUP_VERSIONS, (group.id, number), &capture)?;
         tx.put(tables::GROUPS, group.id, &group)?;

@@ -11,53 +11,41 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use units::{Period, Span, Timing, WallTime};
 
+use crate::types::is_default;
+
 /// Which versions of a schedule stay; a rule of nothing keeps nothing, no rule at all everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KeepRules {
     /// The newest so many.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_default")]
     pub last: u32,
     /// The newest of each of the last so many hours that have one.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_default")]
     pub hourly: u32,
     /// The same of days.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_default")]
     pub daily: u32,
     /// The same of ISO weeks.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_default")]
     pub weekly: u32,
     /// The same of months.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_default")]
     pub monthly: u32,
     /// The same of years.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_default")]
     pub yearly: u32,
     /// Those not older than this many nanoseconds before the newest; 0 is no such rule.
-    #[serde(skip_serializing_if = "is_no_time")]
+    #[serde(skip_serializing_if = "is_default")]
     pub within_ns: u64,
-}
-
-fn is_nothing(count: &u32) -> bool {
-    *count == 0
-}
-
-fn is_no_time(nanos: &u64) -> bool {
-    *nanos == 0
 }
 
 impl fmt::Display for KeepRules {
     /// Such as `last 24, daily 7, within 2d`; `everything` without a rule.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let counts = [
-            (Rule::Last, self.last),
-            (Rule::Of(Period::Hour), self.hourly),
-            (Rule::Of(Period::Day), self.daily),
-            (Rule::Of(Period::Week), self.weekly),
-            (Rule::Of(Period::Month), self.monthly),
-            (Rule::Of(Period::Year), self.yearly),
-        ];
-        let told = counts.iter().filter(|(_, count)| *count > 0);
+        let periods = self.periods().map(|(period, count)| (Rule::Of(period), count));
+        let counts = [(Rule::Last, self.last)].into_iter().chain(periods);
+        let told = counts.filter(|(_, count)| *count > 0);
         let mut told: Vec<String> =
             told.map(|(rule, count)| format!("{} {count}", rule.name())).collect();
         if self.within_ns > 0 {

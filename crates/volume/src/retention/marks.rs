@@ -1,6 +1,6 @@
 //! Marks: names for moments, which pin them if asked to.
 
-use units::{Moment, Seq, WallTime};
+use units::{Moment, WallTime};
 
 use crate::catalogue::{MarkRecord, tables};
 use crate::names::check_name;
@@ -82,7 +82,7 @@ impl Moments {
 fn mark_of(name: &str, record: &MarkRecord) -> Mark {
     Mark {
         name: name.to_owned(),
-        stamp: Stamp { seq: Seq(record.seq), time: WallTime::from_nanos(record.time_ns) },
+        stamp: Stamp::of(record.seq, record.time_ns),
         pinned: record.pinned,
         created: WallTime::from_nanos(record.created_ns),
     }

@@ -60,7 +60,7 @@ impl Moments {
             said: proof.said.chars().take(SAID_CHARS_MAX).collect(),
         };
         let Seq(seq) = proof.at.seq;
-        let detail = format!("seq {seq} by {}: {}", proof.hook, proof.verdict.word());
+        let detail = format!("seq {seq} by {}: {}", proof.hook, proof.verdict.name());
         let proofs = &mut tx.change(&self.record).proofs;
         proofs.push(kept);
         let over = proofs.len().saturating_sub(PROOFS_MAX);

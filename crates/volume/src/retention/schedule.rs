@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use env::Clock;
 use units::{Cron, Span, Timing, WallTime};
 
 use crate::catalogue::ScheduleRecord;
@@ -57,7 +58,8 @@ pub struct ScheduleInfo {
 /// A schedule in memory.
 #[derive(Debug)]
 pub struct Schedule {
-    record: ScheduleRecord,
+    /// As the catalogue has it.
+    pub(crate) record: ScheduleRecord,
     timing: Timing,
     next: Option<WallTime>,
     /// Not before this, in monotonic nanoseconds.
@@ -99,13 +101,15 @@ impl Schedule {
     }
 
     /// The record of the capture that is due, if one is.
-    pub(crate) fn due(&mut self, wall: WallTime, monotonic_ns: u64) -> Option<ScheduleRecord> {
+    pub(crate) fn due(&mut self, clock: &dyn Clock) -> Option<ScheduleRecord> {
+        let wall = clock.wall();
         if self.record.done_ns > wall.as_nanos().saturating_add(AHEAD_NS) {
             // The clock was ahead. Waiting for that time to come again could take years.
             self.record.done_ns = wall.as_nanos();
             self.next = self.timing.next_after(wall);
         }
-        let is_due = self.next.is_some_and(|next| next <= wall) && monotonic_ns >= self.retry_ns;
+        let is_due = self.next.is_some_and(|next| next <= wall);
+        let is_due = is_due && clock.monotonic_ns() >= self.retry_ns;
         is_due.then(|| ScheduleRecord { done_ns: wall.as_nanos(), ..self.record.clone() })
     }
 
@@ -114,7 +118,7 @@ impl Schedule {
         &mut self,
         record: ScheduleRecord,
         outcome: Result<()>,
-        monotonic_ns: u64,
+        clock: &dyn Clock,
     ) {
         match outcome {
             Ok(()) => {
@@ -124,50 +128,30 @@ impl Schedule {
                 self.error = None;
                 self.wants_pruning = true;
             }
-            Err(error) => self.failed(&error, monotonic_ns),
+            Err(error) => self.failed(&error, clock),
         }
     }
 
     /// Whether something may have to be pruned.
-    pub(crate) fn wants_pruning(&self, monotonic_ns: u64) -> bool {
-        self.wants_pruning && monotonic_ns >= self.retry_ns
+    pub(crate) fn wants_pruning(&self, clock: &dyn Clock) -> bool {
+        self.wants_pruning && clock.monotonic_ns() >= self.retry_ns
     }
 
     /// So many were pruned, and there may be more; or it failed.
-    pub(crate) fn pruned(&mut self, outcome: Result<(u64, bool)>, monotonic_ns: u64) {
+    pub(crate) fn pruned(&mut self, outcome: Result<(u64, bool)>, clock: &dyn Clock) {
         match outcome {
             Ok((count, more)) => {
                 self.pruned += count;
                 self.wants_pruning = more;
             }
-            Err(error) => self.failed(&error, monotonic_ns),
+            Err(error) => self.failed(&error, clock),
         }
     }
 
-    /// So many were pruned at somebody's request.
-    pub(crate) fn count_pruned(&mut self, count: u64) {
-        self.pruned += count;
-    }
-
-    fn failed(&mut self, error: &Error, monotonic_ns: u64) {
+    fn failed(&mut self, error: &Error, clock: &dyn Clock) {
         self.failures += 1;
         self.error = Some(error.to_string());
-        self.retry_ns = monotonic_ns.saturating_add(RETRY_NS);
-    }
-
-    /// Its id.
-    pub(crate) fn id(&self) -> u64 {
-        self.record.id
-    }
-
-    /// The hook whose check looks at its versions.
-    pub(crate) fn prove(&self) -> Option<String> {
-        self.record.prove.clone()
-    }
-
-    /// Its keep rules.
-    pub(crate) fn keep(&self) -> KeepRules {
-        self.record.keep
+        self.retry_ns = clock.monotonic_ns().saturating_add(RETRY_NS);
     }
 
     /// As it stands; `newest` is the number of its newest version, and the clock's time then.

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use units::{Moment, Seq, WallTime};
+use units::{Moment, Seq};
 
 use crate::catalogue::{ScheduleRecord, VersionRecord, tables};
 use crate::retention::Retention;
@@ -31,16 +31,14 @@ impl Groups {
     /// tried again later: it must not keep other background work from being done.
     pub(crate) fn run_schedules(&self) {
         let Some(_right) = self.scheduling.try_lock() else { return };
-        let (wall, monotonic_ns) =
-            (self.core.machine.clock.wall(), self.core.machine.clock.monotonic_ns());
         let may_prune = self.core.time_and_whether_steady().1;
         let volumes = self.registry.served();
         for volume in volumes {
             if volume.schedule.lock().is_some() {
-                volume.run_schedule(wall, monotonic_ns, may_prune);
+                volume.run_schedule(may_prune);
             }
         }
-        self.run_group_schedules(wall, monotonic_ns, may_prune);
+        self.run_group_schedules(may_prune);
     }
 }
 
@@ -53,7 +51,7 @@ impl Groups {
         let served = self.registry.served();
         let mut newest = self.newest_to_prove();
         for volume in &served {
-            let told = |s: &Schedule| Some((s.id(), s.prove()?));
+            let told = |s: &Schedule| Some((s.record.id, s.record.prove.clone()?));
             let of_own = volume.schedule.lock().as_ref().and_then(told);
             if let Some((schedule, hook)) = of_own {
                 let number = volume.pins().lock().scheduled(schedule).next().map(|(n, _)| n);
@@ -72,45 +70,46 @@ impl Groups {
 }
 
 impl Retention {
-    fn run_schedule(&self, wall: WallTime, monotonic_ns: u64, may_prune: bool) {
+    fn run_schedule(&self, may_prune: bool) {
         // A capture with a hook is its runner's: commands take their time.
-        let due = self.schedule.lock().as_mut().and_then(|s| s.due(wall, monotonic_ns));
-        if let Some(record) = due.filter(|r| self.hook_for(r.hook.as_deref()).is_none()) {
-            self.capture_due(record, monotonic_ns, &|| Consistency::CrashConsistent.into());
+        let is_plain = |record: &ScheduleRecord| self.hook_for(record.hook.as_deref()).is_none();
+        if let Some(record) = self.due_capture().filter(is_plain) {
+            self.capture_due(record, &|| Consistency::CrashConsistent.into());
         }
-        let wants = |s: &Schedule| s.wants_pruning(monotonic_ns);
+        let wants = |s: &Schedule| s.wants_pruning(&*self.core.machine.clock);
         if may_prune && self.schedule.lock().as_ref().is_some_and(wants) {
-            let pruned = self.prune().map(|count| (0, count == PRUNED_MAX));
-            if let Some(schedule) = self.schedule.lock().as_mut() {
-                schedule.pruned(pruned, monotonic_ns);
-            }
+            self.note_pruned(self.prune());
         }
+    }
+
+    fn due_capture(&self) -> Option<ScheduleRecord> {
+        self.schedule.lock().as_mut()?.due(&*self.core.machine.clock)
     }
 
     /// The hook of a capture that is due, if it has one.
     #[must_use]
     pub fn due_hook(&self) -> Option<String> {
-        let clock = &self.core.machine.clock;
-        let (wall, monotonic_ns) = (clock.wall(), clock.monotonic_ns());
-        let due = self.schedule.lock().as_mut()?.due(wall, monotonic_ns)?;
-        self.hook_for(due.hook.as_deref())
+        self.hook_for(self.due_capture()?.hook.as_deref())
     }
 
     /// Makes the capture that is due, if one is still; a failure is told by the schedule, and the
     /// capture is due again later.
     pub fn capture_hooked(&self, quiet: &dyn Fn() -> Quiet) {
-        let clock = &self.core.machine.clock;
-        let (wall, monotonic_ns) = (clock.wall(), clock.monotonic_ns());
-        let due = self.schedule.lock().as_mut().and_then(|s| s.due(wall, monotonic_ns));
-        if let Some(record) = due {
-            self.capture_due(record, monotonic_ns, quiet);
+        if let Some(record) = self.due_capture() {
+            self.capture_due(record, quiet);
         }
     }
 
-    fn capture_due(&self, record: ScheduleRecord, monotonic_ns: u64, quiet: &dyn Fn() -> Quiet) {
+    fn capture_due(&self, record: ScheduleRecord, quiet: &dyn Fn() -> Quiet) {
         let captured = self.capture(&record.label, Some(&record), quiet).map(drop);
         if let Some(schedule) = self.schedule.lock().as_mut().filter(|s| s.is(&record)) {
-            schedule.captured(record, captured, monotonic_ns);
+            schedule.captured(record, captured, &*self.core.machine.clock);
+        }
+    }
+
+    fn note_pruned(&self, pruned: Result<(u64, bool)>) {
+        if let Some(schedule) = self.schedule.lock().as_mut() {
+            schedule.pruned(pruned, &*self.core.machine.clock);
         }
     }
 
@@ -125,7 +124,7 @@ impl Retention {
         {
             let mut tx = self.begin()?;
             let id = match self.schedule.lock().as_ref() {
-                Some(schedule) => schedule.id(),
+                Some(schedule) => schedule.record.id,
                 None => {
                     tx.numbers.schedule += 1;
                     tx.numbers.schedule
@@ -152,7 +151,7 @@ impl Retention {
         spec.check(wall)?;
         let pins = self.pins().lock();
         // No schedule has the number 0.
-        let id = self.schedule.lock().as_ref().map_or(0, |schedule| schedule.id());
+        let id = self.schedule.lock().as_ref().map_or(0, |schedule| schedule.record.id);
         let planned = Schedule::of(spec.record(id, wall))?;
         let goes = explain_doomed(pins.scheduled(id), &spec.keep, wall);
         Ok((planned.info(pins.scheduled(id).next()), goes))
@@ -171,7 +170,7 @@ impl Retention {
         self.check_open()?;
         let pins = self.pins().lock();
         let schedule = self.schedule.lock();
-        Ok(schedule.as_ref().map(|s| s.info(pins.scheduled(s.id()).next())))
+        Ok(schedule.as_ref().map(|s| s.info(pins.scheduled(s.record.id).next())))
     }
 
     /// Removes the schedule. Its versions stay until somebody deletes them.
@@ -181,7 +180,7 @@ impl Retention {
     pub fn remove_schedule(&self) -> Result<()> {
         self.check_open()?;
         let mut tx = self.begin()?;
-        let Some(id) = self.schedule.lock().as_ref().map(|schedule| schedule.id()) else {
+        let Some(id) = self.schedule.lock().as_ref().map(|schedule| schedule.record.id) else {
             return Err(self.no_schedule());
         };
         tx.remove(tables::SCHEDULES, self.id)?;
@@ -200,14 +199,11 @@ impl Retention {
         self.check_open()?;
         let (id, keep) = self.rules()?;
         let doomed = doomed(self.pins().lock().scheduled(id), &keep, usize::MAX);
-        if !dry_run {
-            let mut left = doomed.len();
-            while left > 0 {
-                match self.prune()? {
-                    0 => break,
-                    count => left = left.saturating_sub(count),
-                }
-            }
+        let mut left = if dry_run { 0 } else { doomed.len() as u64 };
+        while left > 0 {
+            let (count, more) = self.prune()?;
+            self.note_pruned(Ok((count, more)));
+            left = if count == 0 { 0 } else { left.saturating_sub(count) };
         }
         Ok(doomed)
     }
@@ -219,17 +215,17 @@ impl Retention {
 
     fn rules(&self) -> Result<(u64, KeepRules)> {
         let schedule = self.schedule.lock();
-        schedule.as_ref().map(|s| (s.id(), s.keep())).ok_or_else(|| self.no_schedule())
+        schedule.as_ref().map(|s| (s.record.id, s.record.keep)).ok_or_else(|| self.no_schedule())
     }
 
-    /// Prunes some of what no rule keeps; says how many.
-    fn prune(&self) -> Result<usize> {
+    /// Prunes some of what no rule keeps; says how many, and whether there may be more.
+    fn prune(&self) -> Result<(u64, bool)> {
         // Judged and removed under one lock: nobody deletes meanwhile what stands in for others.
         let mut pins = self.pins().lock();
         let (id, keep) = self.rules()?;
         let doomed = doomed(pins.scheduled(id), &keep, PRUNED_MAX);
         if doomed.is_empty() {
-            return Ok(0);
+            return Ok((0, false));
         }
         let seq = |number: u64| pins.version(number).expect("its schedule names it").seq;
         let gone: Vec<(u64, Seq)> = doomed.iter().map(|&number| (number, seq(number))).collect();
@@ -238,11 +234,7 @@ impl Retention {
             .map(|(number, seq)| format!("version {number} (seq {seq}): none of {keep} keeps it"))
             .collect();
         self.remove_versions(&mut pins, &gone, "version-prune", &details)?;
-        drop(pins);
-        if let Some(schedule) = self.schedule.lock().as_mut() {
-            schedule.count_pruned(gone.len() as u64);
-        }
-        Ok(gone.len())
+        Ok((gone.len() as u64, gone.len() == PRUNED_MAX))
     }
 
     /// Why versions stay or go, from a number on, at most `limit` of them; the last is where the
@@ -256,40 +248,21 @@ impl Retention {
         limit: usize,
     ) -> Result<(Vec<Explained>, Option<u64>)> {
         self.check_open()?;
-        let mut page = self.core.catalogue.rows_of(
-            tables::VERSIONS,
-            self.id,
-            first,
-            limit.saturating_add(1),
-        )?;
-        let next = (page.len() > limit).then(|| page[limit].0);
-        page.truncate(limit);
+        let (page, next) = self.core.catalogue.page_of(tables::VERSIONS, self.id, first, limit)?;
         let last = page.last().map_or(0, |(number, _)| *number);
         let judged = {
             let pins = self.pins().lock();
             let schedule = self.schedule.lock();
-            let made = |s: &Schedule| pins.scheduled(s.id()).map(candidate);
+            let made = |s: &Schedule| pins.scheduled(s.record.id).map(candidate);
             schedule.as_ref().map(|s| s.judged(made(s), first..=last))
         };
         let groups = self.core.host()?.judged_groups(self.id);
         let wall = self.core.machine.clock.wall();
         let explain = |(number, record): (u64, VersionRecord)| {
             let time = record.scheduled.map_or(record.time_ns, |s| s.made_ns);
-            let mut explained = Explained {
-                number,
-                time: WallTime::from_nanos(time),
-                made_by: MadeBy::People,
-                rules: Vec::new(),
-                stays: true,
-                goes: None,
-            };
-            let Some(made) = record.scheduled else { return explained };
-            explained.made_by = MadeBy::RemovedSchedule;
-            if let Some(judged) = judged.as_ref().filter(|j| j.schedule == made.schedule) {
-                explained.made_by = MadeBy::Schedule;
-                judged.explain(number, wall, &mut explained);
-            }
-            if let Some(group) = groups.iter().find(|g| g.judged.schedule == made.schedule) {
+            let made = record.scheduled.map(|made| made.schedule);
+            let mut explained = Explained::of((number, time), made, judged.as_ref(), wall);
+            if let Some(group) = groups.iter().find(|g| Some(g.judged.schedule) == made) {
                 explained.made_by = MadeBy::GroupSchedule;
                 group.explain(number, wall, &mut explained);
             }

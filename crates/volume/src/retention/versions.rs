@@ -15,27 +15,37 @@ use std::ops::RangeInclusive;
 use history::{By, Gate};
 use units::{Seq, Span, WallTime};
 
-use crate::catalogue::{
-    Commit, ScheduleRecord, ScheduledRecord, VersionRecord, VolumeRecord, tables,
-};
+use crate::catalogue::transaction::Transaction;
+use crate::catalogue::{Commit, ScheduleRecord, ScheduledRecord, VersionRecord, tables};
 use crate::names::check_label;
 use crate::retention::Retention;
 use crate::retention::open_files::{OpenFiles, Quiet};
 use crate::retention::pins::Pins;
-use crate::types::{
-    CompactionInfo, Consistency, Dependants, Encoding, Stamp, Version, VersionPage,
-};
+use crate::types::{Consistency, Dependants, Encoding, Stamp, Version, VersionPage};
 use crate::{Error, ErrorKind, Result};
 
 /// Versions that one commit removes, or counts that it stores.
 const COMMITTED_MAX: usize = 4096;
 
-impl VolumeRecord {
-    /// Gives the number of the next version out.
-    pub(crate) fn take_version_number(&mut self) -> u64 {
-        let number = self.next_version;
-        self.next_version += 1;
-        number
+impl VersionRecord {
+    /// One that is captured of a volume which stands there.
+    pub(crate) fn captured(
+        (seq, time): (Seq, WallTime),
+        wall: WallTime,
+        label: &str,
+        scheduled: Option<ScheduledRecord>,
+        quiet: &Quiet,
+    ) -> VersionRecord {
+        VersionRecord {
+            seq: seq.0,
+            time_ns: wall.max(time).as_nanos(),
+            label: label.to_owned(),
+            bytes_changed: None,
+            is_bound: false,
+            consistency: quiet.consistency,
+            scheduled,
+            open_files: quiet.open_files.as_ref().map(|files| files.count),
+        }
     }
 }
 
@@ -73,20 +83,11 @@ impl Retention {
         let wall = self.core.machine.clock.wall();
         let now =
             |gate: &mut Gate<'_>| Ok::<_, Error>((gate.last_seq(), gate.last_time(), quiet()));
-        let (seq, time, Quiet { consistency, open_files }) = self.log().with_gate(now)?;
+        let (seq, time, quiet) = self.log().with_gate(now)?;
         let mut pins = still.let_writes_go();
         let scheduled =
             due.map(|schedule| ScheduledRecord { schedule: schedule.id, made_ns: wall.as_nanos() });
-        let version = VersionRecord {
-            seq: seq.0,
-            time_ns: wall.max(time).as_nanos(),
-            label: label.to_owned(),
-            bytes_changed: None,
-            is_bound: false,
-            consistency,
-            scheduled,
-            open_files: open_files.as_ref().map(|files| files.count),
-        };
+        let version = VersionRecord::captured((seq, time), wall, label, scheduled, &quiet);
         let number = {
             let mut tx = self.begin()?;
             self.check_served()?;
@@ -95,12 +96,8 @@ impl Retention {
                 let text = format!("the schedule of {} was changed meanwhile", self.name);
                 return Err(Error::new(ErrorKind::Busy, text));
             }
-            let number = tx.change(&self.record).take_version_number();
             let stored = self.put_counts(&pins, &tx)?;
-            tx.put(tables::VERSIONS, (self.id, number), &version)?;
-            if let Some(files) = &open_files {
-                tx.put(tables::OPEN_FILES, (self.id, number), files)?;
-            }
+            let number = self.put_version(&mut tx, &version, &quiet)?;
             if let Some(schedule) = due {
                 tx.put(tables::SCHEDULES, self.id, schedule)?;
             }
@@ -114,13 +111,24 @@ impl Retention {
         let before = pins.version_before(number);
         drop(pins);
         let bytes = self.bound(before.map(|(_, v)| v.seq), seq)?;
-        let about = About {
-            until: None,
-            encoding: Encoding::Raw,
-            compaction: None,
-            dependants: Dependants::default(),
-        };
-        Ok(told(number, version, (bytes, false), about))
+        Ok(told(number, version, (bytes, false)))
+    }
+
+    /// Puts a version into a commit, with the files that were open; says its number.
+    pub(crate) fn put_version(
+        &self,
+        tx: &mut Transaction<'_>,
+        version: &VersionRecord,
+        quiet: &Quiet,
+    ) -> Result<u64> {
+        let record = tx.change(&self.record);
+        let number = record.next_version;
+        record.next_version += 1;
+        tx.put(tables::VERSIONS, (self.id, number), version)?;
+        if let Some(files) = &quiet.open_files {
+            tx.put(tables::OPEN_FILES, (self.id, number), files)?;
+        }
+        Ok(number)
     }
 
     /// All versions, by number.
@@ -184,10 +192,6 @@ impl Retention {
         }
     }
 
-    fn no_version(&self, number: u64) -> Error {
-        Error::new(ErrorKind::NotFound, format!("{} has no version {number}", self.name))
-    }
-
     fn version_of(
         &self,
         number: u64,
@@ -219,8 +223,8 @@ impl Retention {
         let encoding = setting.filter(|s| is_old(s.after_ns)).map_or(Encoding::Raw, |s| s.encoding);
         let compaction = self.compactions.info(number);
         let dependants = Dependants { clones, views };
-        let about = About { until, encoding, compaction, dependants };
-        Ok(told(number, record, counted, about))
+        let told = told(number, record, counted);
+        Ok(Version { until, encoding, compaction, dependants, ..told })
     }
 
     /// Volumes that began at moments of this one, by timeline and seq.
@@ -460,33 +464,20 @@ fn described(chunk: &[(u64, Seq)]) -> String {
     }
 }
 
-/// The facts beyond a version's record.
-struct About {
-    until: Option<WallTime>,
-    encoding: Encoding,
-    compaction: Option<CompactionInfo>,
-    dependants: Dependants,
-}
-
-fn told(
-    number: u64,
-    record: VersionRecord,
-    (bytes_changed, bytes_exact): (u64, bool),
-    about: About,
-) -> Version {
-    let About { until, encoding, compaction, dependants } = about;
+/// A version by its record alone, as it is when it is the newest.
+fn told(number: u64, record: VersionRecord, (bytes_changed, bytes_exact): (u64, bool)) -> Version {
     Version {
         number,
-        stamp: Stamp { seq: Seq(record.seq), time: WallTime::from_nanos(record.time_ns) },
+        stamp: Stamp::of(record.seq, record.time_ns),
         label: record.label,
         bytes_changed,
         bytes_exact,
-        until,
+        until: None,
         open_files: record.open_files,
         is_scheduled: record.scheduled.is_some(),
         consistency: record.consistency,
-        encoding,
-        compaction,
-        dependants,
+        encoding: Encoding::Raw,
+        compaction: None,
+        dependants: Dependants::default(),
     }
 }

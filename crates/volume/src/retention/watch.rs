@@ -5,7 +5,7 @@
 //! the oldest and the newest stay, and those only for so long. More alarms, which a writer can
 //! cause, do not make the oldest go: it is the one from before all of it.
 
-use units::{Moment, Sensitivity, Seq, WallTime};
+use units::{Moment, Sensitivity, WallTime};
 
 use crate::catalogue::{AlarmRecord, WatchRecord};
 use crate::retention::moments::Moments;
@@ -37,7 +37,7 @@ impl Moments {
             Alarm {
                 is_held: mark.is_some_and(|mark| mark.pinned && mark.seq == alarm.seq),
                 mark: alarm.mark,
-                at: Stamp { seq: Seq(alarm.seq), time: WallTime::from_nanos(alarm.time_ns) },
+                at: Stamp::of(alarm.seq, alarm.time_ns),
                 given: WallTime::from_nanos(alarm.given_ns),
                 kind: alarm.kind,
                 bytes: alarm.bytes,
@@ -96,7 +96,7 @@ impl Moments {
         // The first stays told as long as its mark may.
         let over = watch.alarms.len().saturating_sub(ALARMS_MAX);
         watch.alarms.drain(1..=over);
-        let (kind_word, seq) = (kind.word(), mark.stamp.seq.0);
+        let (kind_word, seq) = (kind.name(), mark.stamp.seq.0);
         let detail = format!("{kind_word}, {bytes} bytes; mark {} (seq {seq})", mark.name);
         tx.audit("watch-alarm", &self.name, detail)?;
         tx.commit()?;

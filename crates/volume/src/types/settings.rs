@@ -26,30 +26,16 @@ pub enum Architecture {
     Hybrid,
 }
 
+names!(
+    Architecture: Logging "logging",
+    SplitStream "split-stream",
+    Redirect "redirect",
+    Checkpointing "checkpointing",
+    SplitDownstream "split-downstream",
+    Hybrid "hybrid"
+);
+
 impl Architecture {
-    /// Every one there is.
-    pub const ALL: [Architecture; 6] = [
-        Architecture::Logging,
-        Architecture::SplitStream,
-        Architecture::Redirect,
-        Architecture::Checkpointing,
-        Architecture::SplitDownstream,
-        Architecture::Hybrid,
-    ];
-
-    /// Its name in the contract.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Architecture::Logging => "logging",
-            Architecture::SplitStream => "split-stream",
-            Architecture::SplitDownstream => "split-downstream",
-            Architecture::Hybrid => "hybrid",
-            Architecture::Redirect => "redirect",
-            Architecture::Checkpointing => "checkpointing",
-        }
-    }
-
     /// Whether it keeps the present in place.
     #[must_use]
     pub fn has_current_store(self) -> bool {
@@ -74,18 +60,14 @@ impl Architecture {
     pub fn destages(self) -> bool {
         self == Architecture::Checkpointing
     }
-
-    /// Whether it is the one that records say nothing about.
-    pub(crate) fn is_logging(&self) -> bool {
-        *self == Architecture::Logging
-    }
 }
 
 /// Which writes are retained.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Granularity {
     /// Every one.
+    #[default]
     EveryWrite,
     /// The last write to an address in each window of this many nanoseconds, windows counted from
     /// 1970.
@@ -127,20 +109,7 @@ pub enum Encoding {
     Xor,
 }
 
-impl Encoding {
-    /// Every one there is.
-    pub const ALL: [Encoding; 3] = [Encoding::Raw, Encoding::Delta, Encoding::Xor];
-
-    /// Its name in the contract.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Encoding::Raw => "raw",
-            Encoding::Delta => "delta",
-            Encoding::Xor => "xor",
-        }
-    }
-}
+names!(Encoding: Raw "raw", Delta "delta", Xor "xor");
 
 /// How a volume's history is encoded, and from which age on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

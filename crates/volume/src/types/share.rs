@@ -64,23 +64,6 @@ pub enum PastAccess {
     All,
 }
 
-macro_rules! names {
-    ($kind:ident: $($variant:ident $name:literal),*) => {
-        impl $kind {
-            /// Every one there is.
-            pub const ALL: &[$kind] = &[$($kind::$variant),*];
-
-            /// Its name in the contract.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self {
-                    $($kind::$variant => $name),*
-                }
-            }
-        }
-    };
-}
-
 names!(Metadata: Stable "stable", Server "server");
 names!(Squash: None "none", Root "root", All "all");
 names!(PastAccess: None "none", Root "root", All "all");

@@ -10,7 +10,7 @@ use crate::catalogue::{SourceRecord, TimelineRecord, VolumeRecord, tables};
 use crate::jobs::encoding;
 use crate::names::check_name;
 use crate::pool::volumes::Volumes;
-use crate::types::{Access, Architecture, Granularity, VolumeSpec};
+use crate::types::{Architecture, Granularity, VolumeSpec};
 use crate::volume::{Volume, change_words, share};
 use crate::write::{cache_sizes, copy_unit, whole};
 use crate::{Error, ErrorKind, Result};
@@ -19,14 +19,16 @@ use crate::{Error, ErrorKind, Result};
 const SIZE_BYTES_MAX: u64 = 1 << 52;
 
 /// How a moment is cloned.
-#[derive(Clone, Copy, Default)]
-struct CloneWish {
-    /// That of the origin if nothing is said.
-    extent: Option<MapExtent>,
-    /// All of it is copied.
-    in_full: bool,
-    /// It goes by itself after so long.
-    scratch_ns: Option<u64>,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CloneSpec {
+    /// The map extents of the clone, if not those of its origin; inherited entries stay as they
+    /// are.
+    pub extent: Option<MapExtent>,
+    /// The background copies all of it: in the end it shares nothing with its origin. It is there
+    /// at once; `Volume::import_info` tells how far it is.
+    pub in_full: bool,
+    /// It goes by itself after so many nanoseconds: see [`Volumes::scratch_clones`].
+    pub scratch_ns: Option<u64>,
 }
 
 /// The beginning of a new volume.
@@ -41,16 +43,9 @@ pub(crate) enum Origin<'a> {
 
 /// A volume that is in a transaction.
 pub struct Newborn {
-    record: VolumeRecord,
+    pub(crate) record: VolumeRecord,
     timeline: TimelineRecord,
     branch: Option<Branch>,
-}
-
-impl Newborn {
-    /// Its id.
-    pub fn id(&self) -> u64 {
-        self.record.id
-    }
 }
 
 impl Volumes {
@@ -80,53 +75,40 @@ impl Volumes {
         if spec.granularity == Granularity::Interval(0) {
             return Err(Error::new(ErrorKind::Invalid, "an interval is longer than nothing"));
         }
-        let now = self.core.machine.clock.wall().as_nanos();
-        let seq = begin.0;
         let record = VolumeRecord {
-            id: 0,
-            name: spec.name.clone(),
-            deleted: false,
-            created_ns: now,
-            created_seq: seq,
-            cloned_from: None,
             window_ns: spec.window_ns,
             history_limit_bytes: spec.history_limit_bytes,
-            granularities: vec![(seq, spec.granularity)],
-            sizes: vec![(seq, spec.size_bytes)],
-            line: Vec::new(),
-            events: Vec::new(),
-            horizon_seq: seq,
-            horizon_ns: now,
-            reclaimed_to: seq,
-            flushed_seq: seq,
-            flushed_ns: now,
-            flushed_bytes_total: 0,
-            flushed_flushes_total: 0,
-            voids: Vec::new(),
-            next_version: 0,
+            granularities: vec![(begin.0, spec.granularity)],
+            sizes: vec![(begin.0, spec.size_bytes)],
             architecture: spec.architecture,
-            placed: Vec::new(),
             cache: cache_sizes::setting(spec.architecture, None, spec.cache)?,
-            conversion: None,
             extent: spec.extent,
             copy_unit: copy_unit::checked(spec.copy_unit, spec.architecture, spec.granularity)?,
             encoding: encoding::setting(None, spec.encoding)?,
             dedup: spec.dedup,
-            common: 0,
-            uncut: 0,
-            grace: None,
-            hook: None,
-            access: Access::default(),
-            trash: None,
-            scratch_until_ns: None,
-            proofs: Vec::new(),
-            watch: None,
             strict: spec.strict,
             share: share::setting(spec)?,
+            ..self.begun(&spec.name, begin)
         };
         whole::check(&record)?;
         share::check(&record)?;
         Ok(record)
+    }
+
+    /// The record of a volume of which nothing is known but that it begins at a seq, now.
+    fn begun(&self, name: &str, Seq(begin): Seq) -> VolumeRecord {
+        let now_ns = self.core.machine.clock.wall().as_nanos();
+        VolumeRecord {
+            name: name.to_owned(),
+            created_ns: now_ns,
+            created_seq: begin,
+            horizon_seq: begin,
+            horizon_ns: now_ns,
+            reclaimed_to: begin,
+            flushed_seq: begin,
+            flushed_ns: now_ns,
+            ..VolumeRecord::default()
+        }
     }
 
     pub(crate) fn add_volume(
@@ -152,66 +134,24 @@ impl Volumes {
     /// # Errors
     /// Those of resolving; `Invalid`, `Exists`, `Refused`, `Io`.
     pub fn clone_volume(&self, source: &str, at: &Moment, name: &str) -> Result<Arc<Volume>> {
-        self.clone_with_extent(source, at, name, None)
+        self.clone_as(source, at, name, CloneSpec::default())
     }
 
-    /// The same, with map extents of another size than its origin has. Inherited entries stay as
-    /// they are.
+    /// The same, in other ways.
     ///
     /// # Errors
-    /// Those of resolving; `Invalid`, `Exists`, `Refused`, `Io`.
-    pub fn clone_with_extent(
+    /// Those of [`Volumes::clone_volume`]; `Invalid` also for a share that is to be copied.
+    pub fn clone_as(
         &self,
         source: &str,
         at: &Moment,
         name: &str,
-        extent: Option<MapExtent>,
-    ) -> Result<Arc<Volume>> {
-        self.clone_as(source, at, name, CloneWish { extent, ..CloneWish::default() })
-    }
-
-    /// The same, of which the background copies all: in the end it shares nothing with its origin.
-    /// It is there at once; `Volume::import_info` tells how far it is.
-    ///
-    /// # Errors
-    /// Those of resolving; `Invalid`, also for a share; `Exists`, `Refused`, `Io`.
-    pub fn clone_in_full(
-        &self,
-        source: &str,
-        at: &Moment,
-        name: &str,
-        extent: Option<MapExtent>,
-    ) -> Result<Arc<Volume>> {
-        self.clone_as(source, at, name, CloneWish { extent, in_full: true, scratch_ns: None })
-    }
-
-    /// The same as [`Volumes::clone_volume`], but for a while only: see
-    /// [`Volumes::scratch_clones`].
-    ///
-    /// # Errors
-    /// Those of resolving; `Invalid`, `Exists`, `Refused`, `Io`.
-    pub fn clone_for(
-        &self,
-        source: &str,
-        at: &Moment,
-        name: &str,
-        (extent, scratch_ns): (Option<MapExtent>, u64),
-    ) -> Result<Arc<Volume>> {
-        let wish = CloneWish { extent, in_full: false, scratch_ns: Some(scratch_ns) };
-        self.clone_as(source, at, name, wish)
-    }
-
-    fn clone_as(
-        &self,
-        source: &str,
-        at: &Moment,
-        name: &str,
-        wish: CloneWish,
+        spec: CloneSpec,
     ) -> Result<Arc<Volume>> {
         self.check_open()?;
         check_name("volume", name)?;
         let origin = self.volume(source)?;
-        let cloned = self.clone_of(&origin, at, name, wish);
+        let cloned = self.clone_of(&origin, at, name, spec);
         origin.unless_gone(cloned)
     }
 
@@ -220,7 +160,7 @@ impl Volumes {
         origin: &Volume,
         at: &Moment,
         name: &str,
-        CloneWish { extent, in_full, scratch_ns }: CloneWish,
+        CloneSpec { extent, in_full, scratch_ns }: CloneSpec,
     ) -> Result<Arc<Volume>> {
         if in_full {
             // Copying goes by all pages of the address space, and would not come to an end.
@@ -319,7 +259,7 @@ impl Volumes {
     pub(crate) fn clone_record(
         &self,
         origin: &Volume,
-        (seq, Seq(begin)): (Seq, Seq),
+        (seq, begin): (Seq, Seq),
         name: &str,
     ) -> Result<(VolumeRecord, Branch, String)> {
         let record = origin.record.lock().clone();
@@ -327,39 +267,24 @@ impl Volumes {
         let timeline = self.core.timeline(parent).ok_or_else(|| {
             Error::new(ErrorKind::Corrupt, format!("timeline {parent} is not there"))
         })?;
-        let now = self.core.machine.clock.wall().as_nanos();
         let Seq(at) = seq;
         let detail = format!("from {} at seq {at}", origin.name);
         let clone = VolumeRecord {
-            id: 0,
-            name: name.to_owned(),
-            created_ns: now,
-            created_seq: begin,
             cloned_from: Some((origin.name().to_owned(), at)),
-            granularities: vec![(begin, record.granularity_at(Seq(u64::MAX)))],
-            sizes: vec![(begin, record.size_at(seq))],
-            line: Vec::new(),
-            events: Vec::new(),
-            horizon_seq: begin,
-            horizon_ns: now,
-            reclaimed_to: begin,
-            flushed_seq: begin,
-            flushed_ns: now,
-            flushed_bytes_total: 0,
-            flushed_flushes_total: 0,
-            voids: Vec::new(),
-            next_version: 0,
-            placed: Vec::new(),
-            conversion: None,
-            common: 0,
-            uncut: 0,
-            grace: None,
-            hook: None,
-            trash: None,
-            scratch_until_ns: None,
-            proofs: Vec::new(),
-            watch: None,
-            ..record
+            window_ns: record.window_ns,
+            history_limit_bytes: record.history_limit_bytes,
+            granularities: vec![(begin.0, record.granularity_at(Seq(u64::MAX)))],
+            sizes: vec![(begin.0, record.size_at(seq))],
+            architecture: record.architecture,
+            cache: record.cache,
+            extent: record.extent,
+            copy_unit: record.copy_unit,
+            encoding: record.encoding,
+            dedup: record.dedup,
+            access: record.access,
+            strict: record.strict,
+            share: record.share,
+            ..self.begun(name, begin)
         };
         Ok((clone, Branch { timeline, seq }, detail))
     }

@@ -82,10 +82,21 @@ impl Identity {
         self.is_in_trash.store(is_in_trash, Ordering::Release);
     }
 
-    pub(crate) fn check_open(&self) -> Result<()> {
+    /// Fails when it was deleted for good.
+    pub(crate) fn check_there(&self) -> Result<()> {
         if self.is_gone() {
             return Err(Error::new(ErrorKind::NotFound, format!("{} was deleted", self.name)));
         }
+        Ok(())
+    }
+
+    /// The error of a number that none of its versions has.
+    pub(crate) fn no_version(&self, number: u64) -> Error {
+        Error::new(ErrorKind::NotFound, format!("{} has no version {number}", self.name))
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        self.check_there()?;
         if self.core.is_closed() {
             return Err(Error::new(ErrorKind::Refused, "the pool is closed"));
         }

@@ -54,7 +54,7 @@ impl Volume {
     }
 
     fn resize_to(&self, size_bytes: u64, change: &VolumeChange) -> Result<()> {
-        let _right = self.sizing().lock();
+        let _right = self.sizing().right.lock();
         loop {
             let live = self.present();
             if change.never_smaller && size_bytes < live.size_bytes {
@@ -172,7 +172,7 @@ impl Volume {
     /// # Errors
     /// `Full`; `Refused` or `Io` after a device failure.
     pub(crate) fn cut_off(&self) -> Result<()> {
-        let Some(_right) = self.sizing().try_lock() else { return Ok(()) };
+        let Some(_right) = self.sizing().right.try_lock() else { return Ok(()) };
         let live = self.present();
         let uncut = self.record.lock().uncut;
         if uncut == 0 || !self.write_zeros_beyond(&live, uncut)? {

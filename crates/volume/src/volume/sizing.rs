@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use env::{Rank, RankedGuard, RankedMutex};
+use env::{Rank, RankedMutex};
 
 /// A volume's size while it changes.
 pub struct Sizing {
     /// The right to change it.
-    right: RankedMutex<()>,
+    pub right: RankedMutex<()>,
     /// No write may end beyond this byte: the size to come, while the volume is made smaller.
     cut_at: AtomicU64,
 }
@@ -20,16 +20,6 @@ impl Default for Sizing {
 }
 
 impl Sizing {
-    /// The right to change it.
-    pub fn lock(&self) -> RankedGuard<'_, ()> {
-        self.right.lock()
-    }
-
-    /// The same, unless somebody else has it.
-    pub fn try_lock(&self) -> Option<RankedGuard<'_, ()>> {
-        self.right.try_lock()
-    }
-
     /// Keeps writes below a size.
     pub fn cut_at(&self, size_bytes: u64) -> Cut<'_> {
         self.cut_at.store(size_bytes, Ordering::Release);

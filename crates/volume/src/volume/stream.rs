@@ -136,13 +136,9 @@ impl Stream {
         current: Option<Arc<CurrentStore>>,
     ) {
         assert!(self.log.stands_still(), "the present changes while the gate is closed");
-        let store = Arc::clone(&self.core.store);
-        let at = Seq(u64::MAX);
         let volume = (self.id, self.name.clone());
-        let opening = Opening::new(store, volume, timeline, at, size_bytes);
-        let opening = Arc::new(opening.with_current(current));
-        self.core.register(&opening);
-        *self.present.write() = opening;
+        *self.present.write() =
+            self.core.open(volume, timeline, Seq(u64::MAX), (size_bytes, current));
     }
 
     /// The time now, never before the latest write.

@@ -50,7 +50,7 @@ pub struct Limits {
 }
 
 /// The content of a cache, and its locks.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct State {
     limits: Option<Limits>,
     granularity: Granularity,
@@ -130,26 +130,8 @@ impl Cache {
     /// A cache that is off.
     #[must_use]
     pub fn new(granularity: Granularity) -> Cache {
-        let state = State {
-            limits: None,
-            granularity,
-            pages: Pages::default(),
-            next_write: 1,
-            going: 0,
-            generation: 0,
-            last_time: WallTime::default(),
-            behind: None,
-            logged: Seq::ZERO,
-            ops: 0,
-            held: 0,
-            locked: Ranges::default(),
-            rewrites: None,
-            written: vec![0; WRITTEN_COUNTERS],
-            replaced: 0,
-            destaged: 0,
-            hits: 0,
-            misses: 0,
-        };
+        let (next_write, written) = (1, vec![0; WRITTEN_COUNTERS]);
+        let state = State { granularity, next_write, written, ..State::default() };
         Cache {
             state: RankedMutex::new(Rank::Cache, state),
             changed: Condvar::new(),

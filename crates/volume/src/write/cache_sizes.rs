@@ -102,7 +102,7 @@ impl Volumes {
     /// Gives every volume its cache, and the pages of maps what is left. The caller holds no lock
     /// but that of the work.
     pub(crate) fn share_memory(&self) {
-        let _sharing = self.sharing().lock();
+        let _sharing = self.sharing.lock();
         for (volume, _) in self.in_trash() {
             // Waiting writes go out, and none is added.
             let setting = volume.record.lock().cache;

@@ -52,13 +52,6 @@ pub fn middle<'a>(op: &WriteOp<'a>, from: u64, to: u64) -> WriteOp<'a> {
 
 /// The rest of an op without its first bytes.
 pub fn without<'a>(op: &WriteOp<'a>, skip: u64) -> WriteOp<'a> {
-    match *op {
-        WriteOp::Data { offset, bytes } => {
-            let skipped = usize::try_from(skip).expect("less than the op has");
-            WriteOp::Data { offset: offset + skip, bytes: &bytes[skipped..] }
-        }
-        WriteOp::Zero { offset, length_bytes } => {
-            WriteOp::Zero { offset: offset + skip, length_bytes: length_bytes - skip }
-        }
-    }
+    let (offset, length_bytes) = span(op);
+    middle(op, offset + skip, offset + length_bytes)
 }

@@ -11,7 +11,6 @@ use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
 use env::RankedGuard;
-use format::checksum::block_crc;
 use format::map::Entry;
 use history::{BlockOp, FastSet, SegmentSource, TimedOps};
 use units::{BLOCK_BYTES, Seq};
@@ -23,10 +22,9 @@ use crate::types::{Architecture, WriteOp};
 use crate::write::Writer;
 use crate::write::cache::{Offered, Run};
 use crate::write::pace::{Lack, Pace};
-use crate::write::{TOOK_RESERVE, Terms, cut};
+use crate::write::{TOOK_RESERVE, Terms, checksums_into, cut_into};
 use crate::{Error, ErrorKind, Result};
 
-const BLOCK: usize = BLOCK_BYTES as usize;
 /// Blocks of one run, unless its last group is large.
 const RUN_BLOCKS: usize = 256;
 /// The longest trim that waits in the cache, in blocks.
@@ -75,13 +73,9 @@ impl Writer {
         ops: &[WriteOp<'_>],
         terms: Terms<'_>,
     ) -> Result<Option<Seq>> {
-        let mut crcs = Vec::new();
-        for op in ops {
-            if let WriteOp::Data { bytes, .. } = op {
-                crcs.extend(bytes.chunks_exact(BLOCK).map(block_crc));
-            }
-        }
-        let pieces = cut(ops, &crcs, self.piece_bytes_max());
+        let (mut crcs, mut pieces) = (Vec::new(), Vec::new());
+        checksums_into(ops, &mut crcs);
+        cut_into(ops, &crcs, self.piece_bytes_max(), &mut pieces);
         let waits = |op: &&BlockOp<'_>| match op {
             BlockOp::Data { .. } => true,
             BlockOp::Zero { blocks, .. } => *blocks <= WAITING_HOLE_BLOCKS_MAX,
@@ -236,7 +230,7 @@ impl Writer {
     ) -> Result<()> {
         let ops = run.ops();
         let groups: Vec<TimedOps<'_>> = run
-            .groups()
+            .groups
             .iter()
             .map(|(time, range)| TimedOps { time: *time, ops: &ops[range.clone()] })
             .collect();

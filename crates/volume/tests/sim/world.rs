@@ -9,9 +9,9 @@ use std::sync::Arc;
 use block::stack::Stack;
 use block::{BlockDevice, MediaDevice};
 use hindsight_volume::{
-    Architecture, CacheChange, Deletion, Error, ErrorKind, Granularity, Machine, Pool, PoolFormat,
-    PoolOptions, Resolved, Result, Stamp, View, Volume, VolumeChange, VolumeInfo, VolumeSpec,
-    WriteOp,
+    Architecture, CacheChange, CloneSpec, Deletion, Error, ErrorKind, Granularity, Machine, Pool,
+    PoolFormat, PoolOptions, Resolved, Result, Stamp, View, Volume, VolumeChange, VolumeInfo,
+    VolumeSpec, WriteOp,
 };
 use sim::{Failure, Op, Random, SimClock, SimEntropy, SimFiles, SimMedia};
 use units::{MapExtent, Moment, Seq, WallTime};
@@ -599,12 +599,12 @@ impl World {
         let Some(resolved) = self.resolve(source, moment)? else { return Ok(()) };
         let seq = resolved.seq.0;
         let Some(content) = self.models[source].exact_at(seq) else { return Ok(()) };
-        let extent = self.extent();
-        let clone = self.pool().clone_with_extent(source, moment, name, extent)?;
+        let spec = CloneSpec { extent: self.extent(), ..CloneSpec::default() };
+        let clone = self.pool().clone_as(source, moment, name, spec)?;
         let latest = clone.resolve(&Moment::Latest)?;
         assert!(latest.seq.0 >= seq, "a clone goes on from the moment it was made at");
         let info = clone.info()?;
-        assert!(extent.is_none_or(|extent| extent == info.extent), "a clone has what it was told");
+        assert!(spec.extent.is_none_or(|told| told == info.extent), "a clone has what it was told");
         let mut model = Model::new(latest.seq.0, content, info.granularity, info.window_ns);
         model.note_now(clone.now().as_nanos());
         model.cached = info.cache.is_some();

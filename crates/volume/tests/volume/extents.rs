@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use hindsight_volume::{Architecture, Budget, CacheChange, Granularity, Volume, WriteOp};
+use hindsight_volume::{
+    Architecture, Budget, CacheChange, CloneSpec, Granularity, Volume, WriteOp,
+};
 use units::{MapExtent, Moment};
 
 use crate::cached::{Rig, Wish};
@@ -60,8 +62,8 @@ fn a_clone_may_have_another_extent_than_what_it_came_from() {
         (0..60).for_each(|i| write(&volume, i * 37 % BLOCKS, 1, 2));
         settle(&rig);
         let expected = content(&volume);
-        let extent = Some(MapExtent::ALL[clone]);
-        let made = rig.pool().clone_with_extent("v", &Moment::Latest, "c", extent).expect("made");
+        let spec = CloneSpec { extent: Some(MapExtent::ALL[clone]), ..CloneSpec::default() };
+        let made = rig.pool().clone_as("v", &Moment::Latest, "c", spec).expect("made");
         assert_eq!(made.info().expect("info").extent, MapExtent::ALL[clone]);
         let again = rig.pool().clone_volume("v", &Moment::Latest, "same").expect("made");
         assert_eq!(again.info().expect("info").extent, MapExtent::ALL[origin]);

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
-use hindsight_volume::{Architecture, Budget, Deletion, Granularity, Volume, WriteOp};
+use hindsight_volume::{Architecture, Budget, CloneSpec, Deletion, Granularity, Volume, WriteOp};
 use units::Moment;
 
 use crate::base::{BLOCK, Rig, content, put};
 use crate::{damage, hook};
 
 const BLOCKS: u64 = 300;
+const IN_FULL: CloneSpec = CloneSpec { extent: None, in_full: true, scratch_ns: None };
 
 /// A volume with a version, written over since; what the version has.
 fn with_version(rig: &Rig, architecture: Architecture) -> Vec<u8> {
@@ -25,7 +26,7 @@ fn with_version(rig: &Rig, architecture: Architecture) -> Vec<u8> {
 }
 
 fn clone_in_full(rig: &Rig) -> Arc<Volume> {
-    rig.pool().clone_in_full("v", &Moment::Version(0), "c", None).expect("cloned")
+    rig.pool().clone_as("v", &Moment::Version(0), "c", IN_FULL).expect("cloned")
 }
 
 fn clone(rig: &Rig) -> Arc<Volume> {
@@ -146,7 +147,7 @@ fn a_deleted_origin_is_not_removed_under_a_merge_of_it() {
         rig.clock.advance(6 * hook::SECOND_NS);
         step(1 << 20);
         write(99, 700);
-        let copy = pool.clone_in_full("v", &Moment::Version(0), "c", None).expect("cloned");
+        let copy = pool.clone_as("v", &Moment::Version(0), "c", IN_FULL).expect("cloned");
         drop(volume);
         step(8 * BLOCK);
         pool.delete_volume("v").expect("deleted");

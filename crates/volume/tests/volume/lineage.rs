@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hindsight_volume::{Architecture, ErrorKind, Granularity, Volume};
+use hindsight_volume::{Architecture, CloneSpec, ErrorKind, Granularity, Volume};
 use sim::Random;
 use units::Moment;
 
@@ -93,7 +93,8 @@ fn volumes_without_a_past_in_common_are_told_so() {
     let rig = Rig::new();
     let volume = rig.make("v", Architecture::Logging, Granularity::EveryWrite);
     put(&volume, 0, 1, 1);
-    let full = rig.pool().clone_in_full("v", &Moment::Latest, "full", None).expect("cloned");
+    let spec = CloneSpec { in_full: true, ..CloneSpec::default() };
+    let full = rig.pool().clone_as("v", &Moment::Latest, "full", spec).expect("cloned");
     let other = rig.make("w", Architecture::Logging, Granularity::EveryWrite);
     for stranger in [&other, &full] {
         let latest = Moment::Latest;

@@ -1,7 +1,7 @@
 //! Scratch clones: what the engine knows of clones that go by themselves.
 
 use hindsight_volume::{
-    AuditRecord, CacheChange, Deletion, ErrorKind, Granularity, KeptFor, Pool, Volume,
+    AuditRecord, CacheChange, CloneSpec, Deletion, ErrorKind, Granularity, KeptFor, Pool, Volume,
     VolumeChange, WriteOp,
 };
 use units::{Moment, Seq};
@@ -10,6 +10,10 @@ use crate::hook::{Rig, SECOND_NS, get, make, put};
 
 const DAY_NS: u64 = 24 * 3600 * SECOND_NS;
 
+fn scratch(length_ns: u64) -> CloneSpec {
+    CloneSpec { scratch_ns: Some(length_ns), ..CloneSpec::default() }
+}
+
 #[test]
 fn a_scratch_clone_stays_one_until_it_is_named_and_is_never_in_the_trash() {
     let rig = Rig::new(64 << 20, 256 << 10);
@@ -17,7 +21,7 @@ fn a_scratch_clone_stays_one_until_it_is_named_and_is_never_in_the_trash() {
     let origin = make(&pool, Granularity::EveryWrite, DAY_NS);
     put(&origin, 0, 1);
     for name in ["s", "t"] {
-        let clone = pool.clone_for("v", &Moment::Latest, name, (None, SECOND_NS));
+        let clone = pool.clone_as("v", &Moment::Latest, name, scratch(SECOND_NS));
         put(&clone.expect("cloned"), 0, 2);
     }
     let names = |pool: &Pool| -> Vec<String> {
@@ -62,7 +66,7 @@ fn gives_up_scratch_clones(cache_bytes: u64) {
     let cache = CacheChange { bytes: Some(cache_bytes), dirty_percent: None };
     live.change(&VolumeChange { cache, ..VolumeChange::default() }).expect("changed");
     (0..2048).for_each(|block| _ = put(&live, block, 1));
-    let clone = pool.clone_for("v", &Moment::Latest, "s", (None, DAY_NS)).expect("cloned");
+    let clone = pool.clone_as("v", &Moment::Latest, "s", scratch(DAY_NS)).expect("cloned");
     let next = pool.next_sacrifice().expect("told").expect("something");
     assert_eq!((&*next.volume, next.kept_for), ("s", KeptFor::Scratch));
     let mut gone = None;

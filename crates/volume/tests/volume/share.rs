@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use hindsight_volume::{
-    Allowed, Architecture, Budget, CacheChange, Deletion, ErrorKind, GroupMoment, Metadata, Pool,
-    SHARE_BYTES, ShareChange, ShareSetting, Squash, Volume, VolumeChange, VolumeSpec, WriteOp,
+    Allowed, Architecture, Budget, CacheChange, CloneSpec, Deletion, ErrorKind, GroupMoment,
+    Metadata, Pool, SHARE_BYTES, ShareChange, ShareSetting, Squash, Volume, VolumeChange,
+    VolumeSpec, WriteOp,
 };
 use units::{MapExtent, Moment, Network, Seq};
 
@@ -77,7 +78,8 @@ fn settings_go_with_the_volume_wherever_it_goes() {
         holds(&volume, 2);
 
         let clone = pool.clone_volume("homes", &old, "c").expect("cloned");
-        let full = pool.clone_in_full("homes", &old, "f", None).map(drop);
+        let spec = CloneSpec { in_full: true, ..CloneSpec::default() };
+        let full = pool.clone_as("homes", &old, "f", spec).map(drop);
         let error = full.expect_err("refused");
         assert_eq!((error.kind, error.hint.is_some()), (ErrorKind::Invalid, true));
         pool.create_group("g", &["homes".to_owned()]).expect("made");

@@ -20,7 +20,7 @@ use super::moves::{Move, Moves};
 use crate::Result;
 use crate::core::Core;
 use crate::jobs::mover::read_entry;
-use crate::jobs::segment_writer::{FreshSegments, relocated};
+use crate::jobs::segment_writer::{FreshSegments, Holds, relocated};
 use crate::types::Budget;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -31,15 +31,6 @@ const GROUP_MAX: usize = 4 * NAMES_MAX;
 /// Contents of one checksum that are told apart at a time; whoever makes more of them on purpose
 /// has theirs left where they are.
 const CLASSES_MAX: usize = 16;
-
-/// Whether there is more to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// There is.
-    More,
-    /// All was compared.
-    Done,
-}
 
 /// A version whose block may be equal to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +92,7 @@ fn pieces(group: &[Name]) -> Vec<&[Name]> {
 }
 
 /// The rest to compare, and the blocks written so far.
+#[derive(Default)]
 pub struct Comparer {
     /// By checksum, and by location where that is equal.
     names: Vec<Name>,
@@ -111,7 +103,8 @@ pub struct Comparer {
     moves: BTreeMap<u64, Vec<Move>>,
     blocks: u64,
     named: u64,
-    has_stale: bool,
+    /// Something was written because little else was left where it was.
+    pub has_stale: bool,
 }
 
 impl Comparer {
@@ -135,26 +128,18 @@ impl Comparer {
             names[range.clone()].iter().map(|name| (name.timeline, name.block)).min()
         };
         groups.sort_by_cached_key(first);
-        Comparer {
-            names,
-            groups: groups.into(),
-            fresh: BTreeMap::new(),
-            moves: BTreeMap::new(),
-            blocks: 0,
-            named: 0,
-            has_stale: false,
-        }
+        Comparer { names, groups: groups.into(), ..Comparer::default() }
     }
 
-    /// Compares for about so many bytes.
+    /// Compares for about so many bytes; true when all was compared.
     ///
     /// # Errors
     /// `Full`, `Refused`, `Io`.
-    pub fn step(&mut self, core: &Arc<Core>, budget: Budget) -> Result<Progress> {
+    pub fn step(&mut self, core: &Arc<Core>, budget: Budget) -> Result<bool> {
         let mut blocks = (budget.bytes / BLOCK_BYTES).max(16);
         let _epoch = core.store.enter();
         while blocks > 0 {
-            let Some(group) = self.groups.pop_front() else { return Ok(Progress::Done) };
+            let Some(group) = self.groups.pop_front() else { return Ok(true) };
             blocks = blocks.saturating_sub(group.len() as u64);
             for class in self.classes(core, group) {
                 let least = class.names.len().div_ceil(NAMES_MAX);
@@ -166,7 +151,7 @@ impl Comparer {
                 }
             }
         }
-        Ok(Progress::More)
+        Ok(false)
     }
 
     /// Names of equal checksum by what their blocks are. One that cannot be read is in none.
@@ -175,7 +160,7 @@ impl Comparer {
         let mut block = vec![0; BLOCK].into_boxed_slice();
         for place in self.names[group].chunk_by(|a, b| a.location == b.location) {
             let io = core.store.io(place[0].log);
-            if !read_entry(&core.store, &place[0].entry(), &mut block, &io) {
+            if !read_entry(&core.store, &place[0].entry(), &mut block, (&io, IoKind::CopyRead)) {
                 continue;
             }
             let is_stale = place[0].is_stale;
@@ -200,7 +185,7 @@ impl Comparer {
     fn write(&mut self, core: &Arc<Core>, names: &[Name], block: &[u8]) -> Result<()> {
         let log = names[0].log;
         let log = if names.iter().all(|name| name.log == log) { log } else { NO_LOG };
-        let new = || FreshSegments::shared(Arc::clone(core), log);
+        let new = || FreshSegments::new(Arc::clone(core), log, Holds::Shared);
         let fresh = self.fresh.entry(log).or_insert_with(new);
         let need = header_bytes(BatchKind::Shared, names.len(), names.len()) + BLOCK as u32;
         let segment = fresh.with_room(need)?;
@@ -214,7 +199,7 @@ impl Comparer {
         header.kind = BatchKind::Shared;
         let sizes = encoder.finish(&header);
         // Entries are counted when they are entered.
-        fresh.append_as(IoKind::CopyWrite, &segment, &[&bytes, block], &[])?;
+        fresh.append(IoKind::CopyWrite, &segment, &[&bytes, block], &[])?;
         segment.packed.fetch_add(u32::try_from(names.len()).expect("few"), Ordering::AcqRel);
         let to = block_location(Location::new(segment.number, offset + sizes.header_bytes), 0);
         for name in names {
@@ -224,12 +209,6 @@ impl Comparer {
         self.blocks += 1;
         self.named += names.len() as u64;
         Ok(())
-    }
-
-    /// Whether something was written because little else was left where it was.
-    #[must_use]
-    pub fn has_stale(&self) -> bool {
-        self.has_stale
     }
 
     /// The segments written, where their blocks are for whom, how many blocks for how many

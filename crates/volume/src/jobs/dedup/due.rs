@@ -73,7 +73,7 @@ fn is_due(parts: &Parts, family: u64, volumes: &[Arc<Volume>], now: u64) -> bool
     before.is_due(now, written(volumes), entries).unwrap_or_else(|| {
         let stale = stale(parts, volumes);
         parts.dedup.lock().note_stale(family, now, stale);
-        stale > before.stale()
+        stale > before.stale
     })
 }
 

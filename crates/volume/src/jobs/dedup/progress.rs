@@ -32,7 +32,7 @@ pub struct Searched {
     /// How many checksums were looked at since something new was written.
     covered: u64,
     /// Stale segments that were there when the last one began: it did with them what can be done.
-    stale: usize,
+    pub stale: usize,
 }
 
 impl Searched {
@@ -56,27 +56,22 @@ impl Searched {
         let is_due = seqs > self.seqs || (self.covered < ALL_CRCS && seqs > 0);
         is_due.then_some(true)
     }
-
-    /// Stale segments that were there when the last one began.
-    #[must_use]
-    pub fn stale(&self) -> usize {
-        self.stale
-    }
 }
 
 /// Searches for equal blocks, of the whole pool.
 #[derive(Default)]
 pub struct Dedup {
-    search: Option<Search>,
+    /// The one under way, unless it is just being gone on with.
+    pub search: Option<Search>,
     /// The family that is searched.
     family: u64,
     /// Findings that are to be entered, by timeline.
-    moves: BTreeMap<u64, Moves>,
+    pub moves: BTreeMap<u64, Moves>,
     held: Vec<Arc<Segment>>,
     searched: BTreeMap<u64, Searched>,
     look_ns: u64,
     /// Segments that an earlier run left without entries were looked for.
-    is_swept: bool,
+    pub is_swept: bool,
 }
 
 impl Dedup {
@@ -96,34 +91,9 @@ impl Dedup {
         !self.moves.is_empty() || !self.held.is_empty()
     }
 
-    /// The entries for a full merge of a timeline: nobody else will make them.
-    pub fn take_moves(&mut self, timeline: u64) -> Option<Moves> {
-        self.moves.remove(&timeline)
-    }
-
-    /// Timelines for which something was found.
-    pub fn timelines(&self) -> impl Iterator<Item = u64> {
-        self.moves.keys().copied()
-    }
-
-    /// Segments without entries are to be looked for.
-    pub fn want_sweep(&mut self) {
-        self.is_swept = false;
-    }
-
     /// Whether they are, which the caller does now.
     pub fn sweeps(&mut self) -> bool {
         !std::mem::replace(&mut self.is_swept, true)
-    }
-
-    /// The search under way, to go on with it.
-    pub fn take_search(&mut self) -> Option<Search> {
-        self.search.take()
-    }
-
-    /// It is not over.
-    pub fn put_search(&mut self, search: Search) {
-        self.search = Some(search);
     }
 
     /// It looked at these checksums. Says of which family.

@@ -8,11 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use format::map::{Entry, Key};
-use history::run::{MergeIter, RunSource};
-use history::{Content, Segment, Store, Timeline};
+use history::{Content, Segment, Store, Timeline, next_entries};
 use units::Seq;
 
-use super::compare::{Comparer, Name, Progress};
+use super::compare::{Comparer, Name};
 use super::moves::{Moves, is_stale};
 use crate::Result;
 use crate::core::Core;
@@ -56,13 +55,6 @@ pub struct Found {
     pub has_stale: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Counting,
-    Gathering,
-    Comparing,
-}
-
 /// Which checksums were met, once and again; each has one slot of several.
 struct Met {
     once: Vec<u64>,
@@ -97,7 +89,8 @@ impl Met {
 /// A search under way.
 pub struct Search {
     members: Vec<Member>,
-    phase: Phase,
+    /// All entries were counted: those are gathered whose checksums were met again.
+    is_gathering: bool,
     met: Met,
     /// The member that is gone over, and from where on.
     member: usize,
@@ -124,7 +117,7 @@ impl Search {
         let entries: u64 = runs.map(|run| run.footer().entries).sum();
         Search {
             members,
-            phase: Phase::Counting,
+            is_gathering: false,
             met: Met::new(entries),
             member: 0,
             resume: START,
@@ -137,23 +130,22 @@ impl Search {
         }
     }
 
-    /// Goes on for about so many bytes.
+    /// Goes on for about so many bytes; true when all was compared.
     ///
     /// # Errors
     /// `Corrupt`, `Full`, `Refused`, `Io`; it is then to be dropped.
-    pub fn step(&mut self, core: &Arc<Core>, budget: Budget) -> Result<Progress> {
-        if self.phase == Phase::Comparing {
-            let comparer = self.comparer.as_mut().expect("made when it began");
+    pub fn step(&mut self, core: &Arc<Core>, budget: Budget) -> Result<bool> {
+        if let Some(comparer) = &mut self.comparer {
             return comparer.step(core, budget);
         }
         let _epoch = core.store.enter();
         let entries = usize::try_from((budget.bytes / ENTRY_BYTES).max(512)).unwrap_or(usize::MAX);
         let Some(member) = self.members.get(self.member) else {
             self.next_phase();
-            return Ok(Progress::More);
+            return Ok(false);
         };
         let timeline = Arc::clone(&member.timeline);
-        let batch = next_entries(&core.store, &timeline, self.resume, entries)?;
+        let batch = next_entries(&core.store, &timeline.runs(), self.resume, entries)?;
         for entry in &batch {
             self.take(&core.store, entry);
         }
@@ -163,15 +155,14 @@ impl Search {
             }
             _ => (self.member, self.resume, self.before) = (self.member + 1, START, None),
         }
-        Ok(Progress::More)
+        Ok(false)
     }
 
     fn next_phase(&mut self) {
         (self.member, self.resume, self.before) = (0, START, None);
-        if self.phase == Phase::Counting {
-            self.phase = Phase::Gathering;
+        if !self.is_gathering {
+            self.is_gathering = true;
         } else {
-            self.phase = Phase::Comparing;
             self.met = Met::new(0);
             self.comparer = Some(Comparer::new(std::mem::take(&mut self.names)));
         }
@@ -189,7 +180,7 @@ impl Search {
         if !matches!(segment.content(), Content::Logged | Content::Shared) {
             return;
         }
-        if self.phase == Phase::Counting {
+        if !self.is_gathering {
             return self.met.note(entry.crc);
         }
         let is_stale = is_stale(&segment);
@@ -235,30 +226,12 @@ impl Search {
 
     /// The outcome.
     pub fn finish(self) -> Found {
-        let has_stale = self.comparer.as_ref().is_some_and(Comparer::has_stale);
+        let has_stale = self.comparer.as_ref().is_some_and(|comparer| comparer.has_stale);
         let (segments, moves, blocks, names) =
             self.comparer.map(Comparer::finish).unwrap_or_default();
         let Search { crcs, entries, .. } = self;
         Found { segments, moves, blocks, names, crcs, entries, has_stale }
     }
-}
-
-/// The next entries of all runs of a timeline, in order.
-fn next_entries(
-    store: &Store,
-    timeline: &Timeline,
-    (key, seq): (Key, Seq),
-    entries: usize,
-) -> Result<Vec<Entry>> {
-    let runs = timeline.runs();
-    let pages: Vec<_> = runs.iter().map(|run| run.pages(store)).collect();
-    let mut cursors = Vec::new();
-    for (run, pages) in runs.iter().zip(&pages) {
-        let source = RunSource { pages, cache: &store.leaf_cache };
-        cursors.push(run.run.cursor_at(source, key, seq)?);
-    }
-    let merged = MergeIter::new(cursors).take(entries);
-    Ok(merged.collect::<history::Result<Vec<Entry>>>()?)
 }
 
 #[cfg(test)]

@@ -15,14 +15,14 @@ pub struct EncodingState {
     /// Versions written over up to here were looked at, by timeline.
     done: BTreeMap<u64, Seq>,
     /// Where the pass under way ends.
-    until: Seq,
+    pub until: Seq,
     /// When the last pass began, and what was the last seq before it.
     begun_ns: u64,
     begun_to: Seq,
     /// When it is looked next whether one is due.
     look_ns: u64,
     /// The work done.
-    total: Packed,
+    pub total: Packed,
 }
 
 impl EncodingState {
@@ -47,12 +47,6 @@ impl EncodingState {
         self.done.get(&timeline).copied().unwrap_or(Seq::ZERO)
     }
 
-    /// Where the pass under way ends.
-    #[must_use]
-    pub fn until(&self) -> Seq {
-        self.until
-    }
-
     /// A merge of a timeline packed so much, and looked at what was written over up to there.
     pub fn note(&mut self, timeline: u64, done_to: Option<Seq>, packed: Packed) {
         if let Some(until) = done_to {
@@ -60,11 +54,5 @@ impl EncodingState {
             *done = until.max(*done);
         }
         self.total.add(packed);
-    }
-
-    /// The work done.
-    #[must_use]
-    pub fn total(&self) -> Packed {
-        self.total
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use env::{Rank, RankedMutex};
 use history::{ScrubReport, Suspects};
 
-use super::queue::{Objects, Queue};
+use super::queue::Queue;
 use crate::catalogue::{ScrubRecord, ScrubScheduleRecord};
 use crate::jobs::parts::Parts;
 
@@ -68,14 +68,13 @@ impl Scrubs {
 }
 
 impl Run {
-    /// Goes on from a record, with the objects that there are.
-    pub fn of(objects: &Objects, record: ScrubRecord) -> Run {
+    /// Goes on from a record, with the segments and runs that there are.
+    pub fn of(segments: &[(u32, u64)], runs: &[(u64, u64)], mut record: ScrubRecord) -> Run {
         let mut suspects = Suspects::default();
         for &(segment, from, to) in &record.suspects {
             suspects.add(segment, from..to);
         }
-        let queue = Queue::new(objects, &record);
-        let mut record = record;
+        let queue = Queue::new(segments, runs, &record);
         if queue.position() != record.next {
             record.offset = 0;
         }

@@ -30,22 +30,6 @@ pub enum Item {
     },
 }
 
-/// The objects that there are.
-pub struct Objects {
-    /// Zones and numbers of segments, in the order of the zones.
-    segments: Vec<(u32, u64)>,
-    /// Numbers and owners of runs, in the order of the numbers.
-    runs: Vec<(u64, u64)>,
-}
-
-impl Objects {
-    /// Segments in any order, and runs in that of their numbers.
-    pub fn of(mut segments: Vec<(u32, u64)>, runs: Vec<(u64, u64)>) -> Objects {
-        segments.sort_unstable();
-        Objects { segments, runs }
-    }
-}
-
 /// The items of the phase at hand.
 pub struct Queue {
     items: VecDeque<Item>,
@@ -57,8 +41,9 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// The rest after the part that a record says was done.
-    pub fn new(Objects { segments, runs }: &Objects, record: &ScrubRecord) -> Queue {
+    /// The rest after the part that a record says was done, of zones and numbers of segments, in
+    /// the order of zones, and numbers and owners of runs, in that of numbers.
+    pub fn new(segments: &[(u32, u64)], runs: &[(u64, u64)], record: &ScrubRecord) -> Queue {
         let all = segments.len() + runs.len() + 1;
         let mut queue = Queue {
             items: VecDeque::new(),

@@ -6,15 +6,15 @@ use crate::catalogue::VolumeRecord;
 #[derive(Debug, Default)]
 pub struct Conversion {
     /// The first slab of the current store that was not looked at; none: all were.
-    fill_from: Option<u64>,
+    pub fill_from: Option<u64>,
     /// Entries that were pending when that began are in runs.
-    flushed: bool,
+    pub flushed: bool,
     /// A reclamation that offers homes in the base has begun.
-    offered: bool,
+    pub offered: bool,
     /// Blocks at home that the reclamation at hand could not read.
-    unmovable: u64,
+    pub unmovable: u64,
     /// So many blocks at home cannot leave it.
-    rest: Option<u64>,
+    pub rest: Option<u64>,
     /// Blocks at home and zones to leave to when the last reclamation began.
     tried: Option<(u64, u64)>,
     /// The work in all, in blocks.
@@ -28,17 +28,6 @@ impl Conversion {
         let is_under_way = record.conversion.is_some() || is_importing;
         let fills = is_under_way && record.architecture.has_current_store();
         Conversion { fill_from: fills.then_some(0), ..Conversion::default() }
-    }
-
-    /// The first slab of the current store that was not looked at; none: all were.
-    #[must_use]
-    pub fn fill_from(&self) -> Option<u64> {
-        self.fill_from
-    }
-
-    /// All slabs are to be looked at.
-    pub fn fill_anew(&mut self) {
-        self.fill_from = Some(0);
     }
 
     /// Slabs from this one on are to be looked at again: something came into the map there.
@@ -61,17 +50,6 @@ impl Conversion {
         self.fill_from.is_some() && !self.flushed
     }
 
-    /// Entries that were pending are in runs.
-    pub fn flushed(&mut self) {
-        self.flushed = true;
-    }
-
-    /// Whether a reclamation that offers homes in the base has begun.
-    #[must_use]
-    pub fn has_offered(&self) -> bool {
-        self.offered
-    }
-
     /// Whether a reclamation should begin that takes blocks out of the base: so many are left, for
     /// so many zones, and some slab `fits` there.
     pub fn wants_to_leave(&mut self, left: u64, zones: u64, fits: bool) -> bool {
@@ -92,17 +70,6 @@ impl Conversion {
         self.unmovable = 0;
         self.tried = Some(tried);
         has_base && !std::mem::replace(&mut self.offered, true)
-    }
-
-    /// So many blocks at home could not be read, and stayed.
-    pub fn note_unmovable(&mut self, count: u64) {
-        self.unmovable += count;
-    }
-
-    /// So many blocks at home cannot leave it.
-    #[must_use]
-    pub fn rest(&self) -> Option<u64> {
-        self.rest
     }
 
     /// The work in all, in blocks, of which so many are left.

@@ -13,7 +13,7 @@ const MERGES: u8 = 2;
 #[derive(Debug, Default)]
 pub struct Destage {
     /// The run that the last full merge of the present made.
-    run: Option<u64>,
+    pub run: Option<u64>,
     /// The last reclamation was the first half of a destage.
     half_way: bool,
     /// Blocks whose homes were taken when full merges would have brought them there.
@@ -61,12 +61,6 @@ impl Destage {
         let reverted = record.line.iter().skip(1).any(|&(seq, _)| seq > record.horizon_seq);
         let restoring = reverted.then_some(Restoring::BEGINS);
         Destage { restoring, ..Destage::default() }
-    }
-
-    /// The run that the last full merge of the present made.
-    #[must_use]
-    pub fn run(&self) -> Option<u64> {
-        self.run
     }
 
     /// Whether the last reclamation was the first half of a destage, and blocks wait for the other.

@@ -27,8 +27,8 @@ pub struct Run {
     pub(super) pages: Vec<PageId>,
     bytes: Vec<u8>,
     crcs: Vec<u32>,
-    /// Time and pieces of each group.
-    pub(super) groups: Vec<(WallTime, Range<usize>)>,
+    /// Time and ops (by index) of each group.
+    pub groups: Vec<(WallTime, Range<usize>)>,
 }
 
 impl Run {
@@ -87,12 +87,6 @@ impl Run {
             let blocks = data.flat_map(|piece| piece.block..piece.block + piece.blocks as u64);
             blocks.map(move |block| (block, *time))
         })
-    }
-
-    /// Time and ops (by index) of each group.
-    #[must_use]
-    pub fn groups(&self) -> &[(WallTime, Range<usize>)] {
-        &self.groups
     }
 
     /// How many versions it has.
