@@ -18,11 +18,12 @@ use std::time::{Duration, Instant};
 use env::{Rank, RankedRwLock};
 use parking_lot::{Condvar, Mutex};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use rustix::process::{Pid, Signal, kill_process_group};
 use volume::{Consistency, PlannedHook, Quiet};
 
+use crate::prometheus::tell;
 use crate::told::Told;
 
 /// How often a command is asked whether it has ended.
@@ -168,9 +169,7 @@ impl Collector for HookCollector {
         ];
         for (name, help, count) in counts {
             let counter = ConstCounter::new(count.load(Ordering::Relaxed));
-            let name = format!("hindsight_hook_{name}");
-            let encoder = encoder.encode_descriptor(&name, help, None, counter.metric_type())?;
-            counter.encode(encoder)?;
+            tell(&mut encoder, (&format!("hindsight_hook_{name}"), help), counter)?;
         }
         Ok(())
     }

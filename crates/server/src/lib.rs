@@ -31,6 +31,7 @@ mod no_space;
 mod opening_log;
 mod pool_files;
 mod process_metrics;
+mod prometheus;
 mod proving;
 mod relay_settings;
 mod reload;
