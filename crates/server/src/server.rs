@@ -19,7 +19,7 @@ use crate::exposure::{
 use crate::fill::{FillGauge, FillWatch};
 use crate::hooked::Hooked;
 use crate::hooks::{HookCollector, Hooks};
-use crate::http::{Addresses, Context, HttpServer, Patience, Watch};
+use crate::http::{Addresses, Context, HttpServer, Parts, Patience};
 use crate::intercept::{self, InterceptCollector, Intercepts};
 use crate::iscsi::{IscsiContext, Targets};
 use crate::listen::{self, Bound, SocketFile};
@@ -125,7 +125,7 @@ impl Server {
         let context = http_context(config, &pool, all, bound, counted)?;
         pool.set_rates(config.rates);
         let writing = Writing::start(config.write_memory_bytes)?;
-        let fill = FillWatch::new(Arc::clone(context.fill()));
+        let fill = FillWatch::new(Arc::clone(&context.fill));
         let members = MemberWatch::new(config.pool_dir.clone());
         let background = Background::start(Arc::clone(&pool), fill, members)?;
         let others = [(iscsi_context as Arc<_>, iscsi.tcp), (nfs_context as Arc<_>, nfs.tcp)];
@@ -146,7 +146,7 @@ impl Server {
                 return Err(error);
             }
         };
-        let looks = (context.proving(), context.watching());
+        let looks = (&context.proving, &context.watching);
         let hooked = match Hooked::start(&pool, &hooks, &nbd_context.attachments, looks) {
             Ok(hooked) => hooked,
             Err(error) => {
@@ -389,26 +389,27 @@ fn http_context(
         Box::new(WriteBufferCollector),
         Box::new(InterceptCollector(Arc::clone(intercepts))),
     ];
-    let fill = Arc::new(FillGauge::new(
-        Arc::clone(pool),
-        pool_files::path_of(config),
-        Arc::clone(iscsi.thin()),
-    ));
+    let thin = Arc::clone(iscsi.thin());
+    let fill = Arc::new(FillGauge::new(Arc::clone(pool), pool_files::path_of(config), thin));
     let metrics =
         Metrics::new(Arc::clone(pool), Arc::clone(&fill), Arc::clone(attachments), counted);
-    let watch = Watch {
+    Ok(Context::new(Parts {
+        pool: Arc::clone(pool),
+        fill,
+        attachments: Arc::clone(attachments),
         taps: Arc::clone(&nbd.taps),
         meters: Arc::clone(&nbd.meters),
         hooks: Arc::clone(hooks),
-        watching: Arc::default(),
         proving: Proving::new(hooks, (config.nbd.unix.clone(), config.http.unix.clone())),
+        watching: Arc::default(),
         no_space: Arc::clone(no_space),
         shares: Arc::clone(nfs.shares()),
         intercepts: Arc::clone(intercepts),
+        addresses,
+        metrics,
         pool_dir: config.pool_dir.clone(),
         access: config.access,
-    };
-    Ok(Context::new(Arc::clone(pool), fill, Arc::clone(attachments), watch, addresses, metrics))
+    }))
 }
 
 fn close(pool: &Pool) {

@@ -47,7 +47,7 @@ pub(super) fn change<T>(
     let outcome = work(&changer);
     let operations = changer.done.get();
     if operations > 0 {
-        context.metrics().share_command(kind, operations);
+        context.metrics.share_command(kind, operations);
         volume.flush_while(&goes_on)?;
         let detail = format!("{kind}={number}, {operations} operations");
         volume.note_share_command(&kind.to_string(), detail)?;

@@ -157,7 +157,7 @@ pub(super) async fn revert(
             let revert = || volume.revert(&to, body.dry_run);
             let reverted = match body.dry_run {
                 true => revert(),
-                false => context.shares().revert(std::slice::from_ref(&volume), revert),
+                false => context.shares.revert(std::slice::from_ref(&volume), revert),
             }?;
             drop(closed);
             Ok(convert::reverted(&name, reverted, body.dry_run))
@@ -186,7 +186,7 @@ pub(super) async fn clone(
             if body.scratch.is_none() {
                 context.check_new_name(&body.name)?;
             }
-            let pool = context.pool();
+            let pool = &context.pool;
             let clone = match (body.full, body.scratch) {
                 (true, Some(_)) => {
                     let text = "a scratch clone is not copied in full";

@@ -20,7 +20,7 @@ use super::volumes::{Made, made};
     responses((status = 200, description = "The targets", body = [MadeTarget])))]
 pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<MadeTarget>>> {
     let targets = |context: &Context| {
-        let mut targets = context.pool().targets();
+        let mut targets = context.pool.targets();
         // Units whose volume is deleted have no name that could be seen.
         let is_seen = |name: &Option<String>| match name {
             Some(name) => context.sees(name),
@@ -28,7 +28,7 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<Made
         };
         targets.retain(|target| target.units.iter().all(|unit| is_seen(&unit.volume)));
         let targets = targets.into_iter();
-        Ok(targets.map(|target| context.nbd().made_target(target)).collect())
+        Ok(targets.map(|target| context.addresses.made_target(target)).collect())
     };
     context.engine(targets).await.map(Json)
 }
@@ -62,9 +62,9 @@ pub(super) async fn create(
     };
     context
         .engine(move |context| {
-            let target = context.pool().create_target(&name, &units, &access)?;
+            let target = context.pool.create_target(&name, &units, &access)?;
             let place = format!("{API_PREFIX}/made-targets/{name}");
-            Ok(made(place, context.nbd().made_target(target)))
+            Ok(made(place, context.addresses.made_target(target)))
         })
         .await
 }
@@ -79,7 +79,7 @@ fn specs(luns: &[NewLun]) -> Answer<Vec<UnitSpec>> {
 
 /// Refuses what would take units from sessions, unless it is forced.
 fn refuse_sessions(context: &Context, name: &str, force: bool) -> Answer<()> {
-    let sessions = context.nbd().sessions_on(name);
+    let sessions = context.addresses.sessions_on(name);
     if force || sessions.is_empty() {
         return Ok(());
     }
@@ -114,13 +114,13 @@ pub(super) async fn change(
     };
     let change = TargetChange { access, add: specs(&body.add)?, remove: body.remove };
     let changed = move |context: &Context| {
-        context.pool().target(&name)?;
+        context.pool.target(&name)?;
         if !change.remove.is_empty() {
             refuse_sessions(context, &name, body.force)?;
         }
-        let target = context.pool().change_target(&name, &change)?;
-        context.nbd().tell_of_targets();
-        Ok(context.nbd().made_target(target))
+        let target = context.pool.change_target(&name, &change)?;
+        context.addresses.tell_of_targets();
+        Ok(context.addresses.made_target(target))
     };
     context.engine(changed).await.map(Json)
 }
@@ -139,10 +139,10 @@ pub(super) async fn delete(
     Asked(query): Asked<ForceQuery>,
 ) -> Answer<StatusCode> {
     let delete = move |context: &Context| {
-        context.pool().target(&name)?;
+        context.pool.target(&name)?;
         refuse_sessions(context, &name, query.force)?;
-        context.pool().delete_target(&name)?;
-        context.nbd().tell_of_targets();
+        context.pool.delete_target(&name)?;
+        context.addresses.tell_of_targets();
         Ok(())
     };
     context.delete(delete).await

@@ -53,7 +53,7 @@ pub(super) async fn show(
     context
         .engine(move |context| {
             let profile = measured(context, &name)?;
-            let memory_bytes = context.pool().memory_bytes();
+            let memory_bytes = context.pool.memory_bytes();
             let settings = EngineSettings::of(memory_bytes, cache_bytes, share);
             Ok(profile.model(&granularities, settings))
         })
@@ -82,7 +82,7 @@ pub(super) async fn advise(
         history_limit_bytes: query.history_limit.as_deref().map(bytes).transpose()?,
         cache_bytes: query.cache.as_deref().map(bytes).transpose()?,
         dirty_share: dirty_share(query.dirty)?,
-        memory_bytes: context.pool().memory_bytes(),
+        memory_bytes: context.pool.memory_bytes(),
     };
     context
         .engine(move |context| {
@@ -123,7 +123,7 @@ const HINT: &str = "let its clients work for a while, or record them (hindsight 
 
 fn measured(context: &Context, name: &str) -> Answer<Profile> {
     let volume = context.volume(name)?;
-    context.meters().profile(volume.id()).ok_or_else(|| {
+    context.meters.profile(volume.id()).ok_or_else(|| {
         let text = format!("no NBD client of {name} was measured since the server started");
         Refusal::new(ProblemKind::NotMeasured, text).with_hint(HINT)
     })

@@ -23,7 +23,7 @@ pub(super) async fn rename(
     context
         .engine(move |context| {
             context.check_new_name(&name)?;
-            let volume = context.pool().rename_volume(&old_name, &name, dry_run)?;
+            let volume = context.pool.rename_volume(&old_name, &name, dry_run)?;
             let clients = context.attached(&volume) as u64;
             let text =
                 format!("{old_name} would be called {name}; clients that have it open keep it");

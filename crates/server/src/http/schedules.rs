@@ -86,9 +86,9 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api:
                 }
             }
             let caller = context.caller()?;
-            for (group, info) in context.pool().group_schedules() {
+            for (group, info) in context.pool.group_schedules() {
                 // One that is deleted meanwhile is nobody's.
-                let group_info = context.pool().group(&group);
+                let group_info = context.pool.group(&group);
                 if !group_info.is_ok_and(|group| sees_group(caller, &group)) {
                     continue;
                 }
@@ -202,7 +202,7 @@ pub(super) async fn show_group(
 ) -> Answer<Json<api::Schedule>> {
     context
         .engine(move |context| {
-            let info = context.pool().group_schedule(&name)?.ok_or_else(|| {
+            let info = context.pool.group_schedule(&name)?.ok_or_else(|| {
                 Refusal::new(ProblemKind::NotFound, format!("group {name} has no schedule"))
             })?;
             Ok(convert::schedule(&Of::Group(&name), info))
@@ -222,7 +222,7 @@ pub(super) async fn set_group(
 ) -> Answer<Json<api::Schedule>> {
     context
         .engine(move |context| {
-            let pool = context.pool();
+            let pool = &context.pool;
             let spec = spec_of(&body, pool.group_schedule(&name)?.map(|info| info.spec))?;
             context.check_hook(spec.hook.as_deref())?;
             context.check_verify(body.prove.as_ref().and_then(Option::as_deref))?;
@@ -244,7 +244,7 @@ pub(super) async fn remove_group(
     State(context): State<Context>,
     Named(name): Named<String>,
 ) -> Answer<StatusCode> {
-    context.delete(move |context| Ok(context.pool().remove_group_schedule(&name)?)).await
+    context.delete(move |context| Ok(context.pool.remove_group_schedule(&name)?)).await
 }
 
 /// Says of each capture of a group why it stays or goes, by number.
@@ -258,7 +258,7 @@ pub(super) async fn explain_group(
 ) -> Answer<Listed<api::Explained>> {
     let path = format!("{}/retention", groups::location(&name));
     let work = move |context: &Context, from, limit| {
-        let (explained, next) = context.pool().explain_group_retention(&name, from, limit)?;
+        let (explained, next) = context.pool.explain_group_retention(&name, from, limit)?;
         Ok((explained.into_iter().map(convert::explained).collect(), next))
     };
     context.page(path, query, work).await
@@ -276,7 +276,7 @@ pub(super) async fn apply_group(
     let dry_run = body.dry_run;
     context
         .engine(move |context| {
-            let pool = context.pool();
+            let pool = &context.pool;
             let goes = match pool.group_schedule(&name)? {
                 Some(info) => pool.plan_group_schedule(&name, &info.spec)?.1,
                 None => Vec::new(),

@@ -89,7 +89,7 @@ impl HttpServer {
             guesses: Arc::clone(&guesses),
             context: context.clone(),
         };
-        let access = *context.access();
+        let access = context.access;
         let mut files = Vec::new();
         let unix = bound.unix.map(|unix| {
             files.push(unix.file);

@@ -58,10 +58,10 @@ pub(super) async fn create(
     let share = context
         .engine(move |context| {
             context.check_new_name(&body.name)?;
-            let volume = context.pool().create_volume(&spec(&body)?)?;
-            if let Err(refusal) = context.shares().make(&volume) {
+            let volume = context.pool.create_volume(&spec(&body)?)?;
+            if let Err(refusal) = context.shares.make(&volume) {
                 // It has nothing yet.
-                context.pool().delete_volume(volume.name())?;
+                context.pool.delete_volume(volume.name())?;
                 return Err(refusal.into());
             }
             show_volume(context, &volume)
@@ -141,7 +141,7 @@ fn apply(context: &Context, name: &str, body: &ChangeShare) -> Answer<Share> {
     }
     if metadata.is_some() {
         let change = ShareChange { metadata, ..ShareChange::default() };
-        context.pool().change_share(volume.name(), &change)?;
+        context.pool.change_share(volume.name(), &change)?;
     }
     show_volume(context, &volume)
 }
@@ -206,7 +206,7 @@ pub(super) async fn deny(
 
 fn changed(context: &Context, name: &str, change: &ShareChange) -> Answer<Share> {
     let (volume, _) = share(context, name)?;
-    let setting = context.pool().change_share(volume.name(), change)?;
+    let setting = context.pool.change_share(volume.name(), change)?;
     describe(context, &volume, &setting)
 }
 
@@ -262,8 +262,8 @@ fn show_volume(context: &Context, volume: &Volume) -> Answer<Share> {
 }
 
 fn describe(context: &Context, volume: &Volume, setting: &ShareSetting) -> Answer<Share> {
-    let relay = context.intercepts().of(volume.id());
+    let relay = context.intercepts.of(volume.id());
     let volume = context.describe(volume)?;
-    let mount = context.nbd().mount(&volume.name);
+    let mount = context.addresses.mount(&volume.name);
     Ok(convert::share(volume, setting, mount, relay))
 }

@@ -20,7 +20,7 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<Iscs
     let targets = |context: &Context| {
         let volumes = context.volumes();
         let disks = volumes.iter().filter(|volume| volume.share().is_none());
-        Ok(disks.filter_map(|volume| context.nbd().target(volume)).collect())
+        Ok(disks.filter_map(|volume| context.addresses.target(volume)).collect())
     };
     context.engine(targets).await.map(Json)
 }
@@ -41,7 +41,7 @@ pub(super) async fn change(
             mutual: body.mutual.map(credential).transpose()?,
             allow: body.allow.map(allowed).transpose()?,
         };
-        let access = context.pool().set_access(&name, &change)?;
+        let access = context.pool.set_access(&name, &change)?;
         Ok(convert::iscsi_access(access))
     };
     context.engine(change).await.map(Json)

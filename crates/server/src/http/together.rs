@@ -46,7 +46,7 @@ pub(super) async fn resolve(
     let at = group_moment(&query.at)?;
     context
         .engine(move |context| {
-            let all = context.pool().resolve_group(&name, &at)?.into_iter();
+            let all = context.pool.resolve_group(&name, &at)?.into_iter();
             let told = |(volume, resolved)| MemberResolved {
                 volume,
                 resolved: convert::resolved(resolved),
@@ -73,17 +73,17 @@ pub(super) async fn revert(
     context
         .engine(move |context| {
             // An impossible request is refused before anybody is disconnected.
-            let would = context.pool().revert_group(&name, &to, None)?;
+            let would = context.pool.revert_group(&name, &to, None)?;
             let reports = match body.dry_run {
                 true => would,
                 false => {
-                    let volumes = context.pool().group_volumes(&name)?;
+                    let volumes = context.pool.group_volumes(&name)?;
                     volumes.iter().try_for_each(|volume| context.refuse_follower(volume))?;
                     let close =
                         |volume: &Arc<Volume>| context.close(volume, Part::Present, body.force);
                     let _closed = volumes.iter().map(close).collect::<Result<Vec<_>, _>>()?;
-                    let revert = || context.pool().revert_group(&name, &to, Some(&volumes));
-                    context.shares().revert(&volumes, revert)?
+                    let revert = || context.pool.revert_group(&name, &to, Some(&volumes));
+                    context.shares.revert(&volumes, revert)?
                 }
             };
             let undo = reports.iter().map(|(volume, report)| {
@@ -119,10 +119,10 @@ pub(super) async fn clone(
     let at = group_moment(body.at.as_deref().unwrap_or("latest"))?;
     context
         .engine(move |context| {
-            for member in context.pool().group_volumes(&name)? {
+            for member in context.pool.group_volumes(&name)? {
                 context.check_new_name(&format!("{}-{}", body.name, member.name()))?;
             }
-            let group = context.pool().clone_group(&name, &at, &body.name)?;
+            let group = context.pool.clone_group(&name, &at, &body.name)?;
             Ok(made(location(&group.name), context.describe_group(group)))
         })
         .await

@@ -102,7 +102,7 @@ pub(super) fn remove(
 ) -> Answer<DeletedVolume> {
     // Obstacles are told before anybody is disconnected.
     let would = Deletion { dry_run: true, ..asked };
-    let seen = context.pool().remove(volume, would)?;
+    let seen = context.pool.remove(volume, would)?;
     // A dry run disconnects nobody.
     let force = asked.force && !asked.dry_run;
     let closed = context.close(volume, Part::Past, force);
@@ -113,8 +113,8 @@ pub(super) fn remove(
         return Ok(told(seen, true));
     }
     let _closed = closed?;
-    let deleted = context.pool().remove(volume, asked)?;
-    context.meters().forget(deleted.id);
+    let deleted = context.pool.remove(volume, asked)?;
+    context.meters.forget(deleted.id);
     Ok(told(deleted, false))
 }
 
@@ -123,7 +123,7 @@ pub(super) fn remove(
     responses((status = 200, body = Vec<DeletedVolume>)))]
 pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<DeletedVolume>>> {
     let list = |context: &Context| {
-        let all = context.pool().trash()?;
+        let all = context.pool.trash()?;
         let seen = all.into_iter().filter(|one| context.sees(&one.name));
         Ok(seen.map(|one| told(one, false)).collect())
     };
@@ -146,7 +146,7 @@ pub(super) async fn undelete(
             if let Some(name) = &body.name {
                 context.check_new_name(name)?;
             }
-            context.describe(&*context.pool().undelete_volume(id, body.name.as_deref())?)
+            context.describe(&*context.pool.undelete_volume(id, body.name.as_deref())?)
         })
         .await
         .map(Json)
@@ -166,7 +166,7 @@ pub(super) async fn empty(
 ) -> Answer<Response> {
     let dry_run = query.dry_run;
     context
-        .engine(move |context| Ok(told(context.pool().empty_trash(id, dry_run)?, dry_run)))
+        .engine(move |context| Ok(told(context.pool.empty_trash(id, dry_run)?, dry_run)))
         .await
         .map(answer)
 }

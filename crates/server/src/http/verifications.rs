@@ -53,7 +53,7 @@ pub(super) async fn list(
         .engine(move |context| {
             let volume = context.volume(&name)?;
             // One that ends between the two looks is in both, and told once.
-            let running = context.proving().under_way(volume.id());
+            let running = context.proving.under_way(volume.id());
             let mut all: Vec<Verification> = volume.proofs().into_iter().map(kept).collect();
             for wanted in running.iter().map(under_way) {
                 let is_same = |one: &Verification| {
@@ -97,7 +97,7 @@ pub(super) async fn create(
             let asked = WallTime::from_nanos(scratch::now_ns());
             let wanted = Wanted { volume: Arc::clone(&volume), at, hook: body.hook, asked };
             let told = under_way(&wanted);
-            if !context.proving().ask(wanted) {
+            if !context.proving.ask(wanted) {
                 let text = "too many checks wait for their turn";
                 return Err(Refusal::new(ProblemKind::Busy, text).with_hint("ask again later"));
             }

@@ -46,7 +46,7 @@ pub(super) async fn create(
             let (version, failure) = match &hook {
                 None => (volume.create_version(&label)?, None),
                 Some(hook) => {
-                    let around = context.hooks().around(hook, &name, |consistency| {
+                    let around = context.hooks.around(hook, &name, |consistency| {
                         volume.create_version_as(&label, consistency)
                     });
                     let failure = around.failure();

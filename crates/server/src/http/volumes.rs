@@ -68,8 +68,8 @@ pub(super) async fn create(
         .engine(move |context| {
             context.check_new_name(&body.name)?;
             let spec = spec(context, body)?;
-            let mut described = context.describe(&*context.pool().create_volume(&spec)?)?;
-            described.warning = context.fill().over_promised();
+            let mut described = context.describe(&*context.pool.create_volume(&spec)?)?;
+            described.warning = context.fill.over_promised();
             Ok(described)
         })
         .await?;
@@ -118,7 +118,7 @@ fn automatic(context: &Context, body: &CreateVolume) -> Answer<Architecture> {
         dirty_share: body
             .cache_dirty_percent
             .map_or(DIRTY_SHARE_DEFAULT, |percent| f64::from(percent) / 100.0),
-        memory_bytes: context.pool().memory_bytes(),
+        memory_bytes: context.pool.memory_bytes(),
     };
     model::choose(context, like, decided)
 }
@@ -138,7 +138,7 @@ fn automatic_again(context: &Context, name: &str, body: &ChangeVolume) -> Answer
             None => info.cache.map_or(0, |cache| cache.setting.bytes),
         }),
         dirty_share: percent.map_or(DIRTY_SHARE_DEFAULT, |percent| f64::from(percent) / 100.0),
-        memory_bytes: context.pool().memory_bytes(),
+        memory_bytes: context.pool.memory_bytes(),
     };
     model::choose(context, name, decided)
 }
@@ -295,7 +295,7 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
     }
     let mut described = context.describe(&volume)?;
     if described.size > size_before {
-        described.warning = context.fill().over_promised();
+        described.warning = context.fill.over_promised();
     }
     Ok(described)
 }

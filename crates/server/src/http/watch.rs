@@ -25,7 +25,7 @@ fn alarm(alarm: Alarm) -> WatchAlarm {
 
 fn shown(context: &Context, volume: &Volume) -> Answer<Json<Watch>> {
     let info = volume.watch().ok_or_else(|| volume.unwatched())?;
-    let told = context.watching().told(volume.id());
+    let told = context.watching.told(volume.id());
     let found = told.map(|(_, found)| found).unwrap_or_default();
     Ok(Json(Watch {
         sensitivity: api::SensitivityName(info.sensitivity),
