@@ -130,6 +130,24 @@ pub struct Page<T> {
     pub next: Option<u64>,
 }
 
+impl<T> Page<T> {
+    /// The entries of all pages; `get` is asked for the one that begins there.
+    ///
+    /// # Errors
+    /// Those of `get`.
+    pub fn all<E>(
+        mut get: impl FnMut(Option<u64>) -> std::result::Result<Page<T>, E>,
+    ) -> std::result::Result<Vec<T>, E> {
+        let mut page = get(None)?;
+        let mut all = page.entries;
+        while page.next.is_some() {
+            page = get(page.next)?;
+            all.append(&mut page.entries);
+        }
+        Ok(all)
+    }
+}
+
 /// A client of one server.
 #[derive(Debug)]
 pub struct Client {

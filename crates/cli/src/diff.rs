@@ -1,6 +1,6 @@
 //! `hindsight diff`.
 
-use api::{Client, DiffQuery, ExitCode, Range};
+use api::{Client, DiffQuery, ExitCode, Page, Range};
 use units::{Moment, Seq, VolumeMoment};
 
 use crate::output::{Align, count, human, table};
@@ -69,15 +69,10 @@ pub fn between(
         limit: None,
         next: None,
     };
-    let mut ranges = Vec::new();
-    loop {
-        let page = client.diff(volume, &query)?;
-        ranges.extend(page.entries);
-        match page.next {
-            Some(next) => query.next = Some(next),
-            None => return Ok(ranges),
-        }
-    }
+    Ok(Page::all(|next| {
+        query.next = next;
+        client.diff(volume, &query)
+    })?)
 }
 
 pub fn show(ranges: &[Range]) -> String {

@@ -1,8 +1,8 @@
 //! `hindsight group`.
 
 use api::{
-    ChangeGroup, CreateGroup, CreateVersion, ExitCode, Group, GroupVersion, ListQuery, RangeQuery,
-    Would,
+    ChangeGroup, CreateGroup, CreateVersion, ExitCode, Group, GroupVersion, ListQuery, Page,
+    RangeQuery, Would,
 };
 use clap::Subcommand;
 use serde_json::json;
@@ -153,16 +153,8 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
 fn show(session: &Session, group: &str) -> anyhow::Result<()> {
     let client = session.client()?;
     let found = client.group(group)?;
-    let mut query = ListQuery::default();
-    let mut captures = Vec::new();
-    loop {
-        let page = client.group_versions(group, &query)?;
-        captures.extend(page.entries);
-        match page.next {
-            Some(next) => query.next = Some(next),
-            None => break,
-        }
-    }
+    let page = |next| client.group_versions(group, &ListQuery { next, limit: None });
+    let captures = Page::all(page)?;
     let answer = json!({"group": found, "versions": captures});
     session.answer(&answer, |_| {
         format!("{}\n{}", list(std::slice::from_ref(&found)), versions(&captures))

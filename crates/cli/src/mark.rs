@@ -1,6 +1,6 @@
 //! `hindsight mark`.
 
-use api::{CreateMark, ExitCode, ListQuery, Mark, Would};
+use api::{CreateMark, ExitCode, ListQuery, Mark, Page, Would};
 use clap::Subcommand;
 use serde_json::json;
 
@@ -58,16 +58,7 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
 
 fn all(session: &Session, name: &str) -> anyhow::Result<Vec<Mark>> {
     let client = session.client()?;
-    let mut query = ListQuery::default();
-    let mut marks = Vec::new();
-    loop {
-        let page = client.marks(name, &query)?;
-        marks.extend(page.entries);
-        match page.next {
-            Some(next) => query.next = Some(next),
-            None => return Ok(marks),
-        }
-    }
+    Ok(Page::all(|next| client.marks(name, &ListQuery { next, limit: None }))?)
 }
 
 fn delete(session: &Session, name: &str, mark: &str, dry_run: bool) -> anyhow::Result<()> {

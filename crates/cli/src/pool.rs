@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use api::{
-    AttachMember, AuditRecord, ChangePool, ExitCode, GrowPool, ListQuery, Pool, ReplaceMember,
-    Sacrifice, Scrub, SetScrub, SizeInput, SpanInput, Spare, WriteBuffer,
+    AttachMember, AuditRecord, ChangePool, ExitCode, GrowPool, ListQuery, Page, Pool,
+    ReplaceMember, Sacrifice, Scrub, SetScrub, SizeInput, SpanInput, Spare, WriteBuffer,
 };
 use clap::Subcommand;
 use format::PAGE_BYTES;
@@ -387,16 +387,9 @@ fn labels(member: &Path) -> anyhow::Result<String> {
 
 fn audit(session: &Session, after: u64) -> anyhow::Result<Vec<AuditRecord>> {
     let client = session.client()?;
-    let mut query = ListQuery { next: Some(after), limit: None };
-    let mut records = Vec::new();
-    loop {
-        let page = client.audit(&query)?;
-        records.extend(page.entries);
-        match page.next {
-            Some(next) => query.next = Some(next),
-            None => return Ok(records),
-        }
-    }
+    let page =
+        |next: Option<u64>| client.audit(&ListQuery { next: next.or(Some(after)), limit: None });
+    Ok(Page::all(page)?)
 }
 
 fn show(pool: &Pool) -> String {

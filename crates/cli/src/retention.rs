@@ -73,16 +73,7 @@ fn explain_all(
     session: &Session,
     call: impl Fn(&ListQuery) -> Result<Page<Explained>, ClientError>,
 ) -> anyhow::Result<()> {
-    let mut query = ListQuery::default();
-    let mut versions = Vec::new();
-    loop {
-        let page = call(&query)?;
-        versions.extend(page.entries);
-        match page.next {
-            Some(next) => query.next = Some(next),
-            None => break,
-        }
-    }
+    let versions = Page::all(|next| call(&ListQuery { next, limit: None }))?;
     session.answer(&versions, |versions| explain(versions))
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use api::{
-    Client, ClientError, ExitCode, FileDiffQuery, FileDifference, FileEntry, FileQuery,
+    Client, ClientError, ExitCode, FileDiffQuery, FileDifference, FileEntry, FileQuery, Page,
     RestoreFiles, RestoredFiles, TreeQuery, path_text,
 };
 use units::{Moment, Seq, VolumeMoment};
@@ -73,15 +73,10 @@ pub fn ls(session: &Session, args: &LsArgs) -> anyhow::Result<()> {
     let at = fixed(&client, &of)?;
     let path = args.path.as_deref().map(text_of);
     let mut query = TreeQuery { path, at: Some(at), ..TreeQuery::default() };
-    let mut entries = Vec::new();
-    loop {
-        let page = client.tree(&of.volume, &query)?;
-        entries.extend(page.entries);
-        match page.next {
-            Some(next) => query.next = Some(next),
-            None => break,
-        }
-    }
+    let mut entries = Page::all(|next| {
+        query.next = next;
+        client.tree(&of.volume, &query)
+    })?;
     entries.sort_by(|a: &FileEntry, b| a.name.cmp(&b.name));
     session.answer(&entries, |entries| list(entries))
 }
@@ -244,15 +239,10 @@ pub fn between(
         to_share: (other != share).then(|| other.clone()),
         ..FileDiffQuery::default()
     };
-    let mut found = Vec::new();
-    loop {
-        let page = client.diff_files(share, &query)?;
-        found.extend(page.entries);
-        match page.next {
-            Some(next) => query.next = Some(next),
-            None => break,
-        }
-    }
+    let mut found = Page::all(|next| {
+        query.next = next;
+        client.diff_files(share, &query)
+    })?;
     found.sort_by(|a, b| (&a.path, &a.change).cmp(&(&b.path, &b.change)));
     found.dedup_by(|next, last| {
         let is_replaced =
