@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::{ListQuery, ProblemKind};
+use axum::Json;
 use axum::http::StatusCode;
 use units::Role;
 use volume::{Pool, Volume};
@@ -160,6 +161,14 @@ impl Context {
         where_it_may_wait(work).await;
         let answer = slot.lock().expect("nobody panics with it").take();
         answer.unwrap_or_else(|| Err(panicked()))
+    }
+
+    /// The same, answered as JSON.
+    pub(super) async fn json<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Context) -> Answer<T> + Send + 'static,
+    ) -> Answer<Json<T>> {
+        self.engine(work).await.map(Json)
     }
 
     /// The same of work that deletes something.

@@ -25,14 +25,13 @@ pub(super) fn location(name: &str) -> String {
     responses((status = 200, body = Vec<api::Group>)))]
 pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api::Group>>> {
     context
-        .engine(|context| {
+        .json(|context| {
             let caller = context.caller()?;
             let groups = context.pool.groups().into_iter();
             let groups = groups.filter(|group| sees_group(caller, group));
             Ok(groups.map(|group| context.describe_group(group)).collect())
         })
         .await
-        .map(Json)
 }
 
 /// Makes a group of volumes.
@@ -61,10 +60,7 @@ pub(super) async fn show(
     State(context): State<Context>,
     Named(name): Named<String>,
 ) -> Answer<Json<api::Group>> {
-    context
-        .engine(move |context| Ok(context.describe_group(context.pool.group(&name)?)))
-        .await
-        .map(Json)
+    context.json(move |context| Ok(context.describe_group(context.pool.group(&name)?))).await
 }
 
 /// Changes the settings of a group.
@@ -77,7 +73,7 @@ pub(super) async fn change(
 ) -> Answer<Json<api::Group>> {
     some_change(&body)?;
     context
-        .engine(move |context| {
+        .json(move |context| {
             let pool = &context.pool;
             pool.group(&name)?;
             if let Some(hook) = &body.hook {
@@ -87,7 +83,6 @@ pub(super) async fn change(
             Ok(context.describe_group(pool.group(&name)?))
         })
         .await
-        .map(Json)
 }
 
 /// Deletes a group; its volumes and their versions stay.
@@ -128,7 +123,7 @@ pub(super) async fn delete_range(
 ) -> Answer<Json<DeletedVersions>> {
     let RangeQuery { from, to, dry_run } = query;
     context
-        .engine(move |context| {
+        .json(move |context| {
             let count = context.pool.delete_group_versions(&name, from..=to, dry_run)?;
             let target = format!("group {name}, captures {from}..{to}");
             let text =
@@ -137,7 +132,6 @@ pub(super) async fn delete_range(
             Ok(DeletedVersions { count, dry_run, would: Vec::from_iter(would) })
         })
         .await
-        .map(Json)
 }
 
 /// Captures all volumes of a group at one instant.

@@ -38,10 +38,7 @@ pub(super) async fn resolve(
     Asked(query): Asked<ResolveQuery>,
 ) -> Answer<Json<api::Resolved>> {
     let at = moment(&query.at)?;
-    context
-        .engine(move |context| Ok(convert::resolved(context.volume(&name)?.resolve(&at)?)))
-        .await
-        .map(Json)
+    context.json(move |context| Ok(convert::resolved(context.volume(&name)?.resolve(&at)?))).await
 }
 
 /// Says what was written when: totals per interval, and events.
@@ -70,7 +67,7 @@ pub(super) async fn history(
         None => query.since.as_deref().map(moment).transpose()?,
     };
     context
-        .engine(move |context| {
+        .json(move |context| {
             let volume = context.volume(&name)?;
             let page = volume.history(since.as_ref(), until.as_ref(), step_ns, limit)?;
             let mut page = page_after(page, continued);
@@ -78,7 +75,6 @@ pub(super) async fn history(
             Ok(page)
         })
         .await
-        .map(Json)
 }
 
 /// A page as it is sent; one that goes on at `continued` has neither events nor older intervals.
@@ -139,7 +135,7 @@ pub(super) async fn revert(
 ) -> Answer<Json<api::Reverted>> {
     let to = moment(&body.to)?;
     context
-        .engine(move |context| {
+        .json(move |context| {
             let volume = context.volume(&name)?;
             if !body.dry_run {
                 context.refuse_follower(&volume)?;
@@ -163,7 +159,6 @@ pub(super) async fn revert(
             Ok(convert::reverted(&name, reverted, body.dry_run))
         })
         .await
-        .map(Json)
 }
 
 /// Makes a writable volume that starts at a moment of this one.

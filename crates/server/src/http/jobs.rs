@@ -91,7 +91,7 @@ pub(super) async fn show(
     Named(id): Named<String>,
 ) -> Answer<Json<Job>> {
     context
-        .engine(move |context| {
+        .json(move |context| {
             if id == convert::SCRUB_JOB
                 && let Some(info) = context.pool.scrubs().info()
             {
@@ -108,5 +108,4 @@ pub(super) async fn show(
             Ok(convert::job(name, number, &info))
         })
         .await
-        .map(Json)
 }

@@ -30,7 +30,7 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<Made
         let targets = targets.into_iter();
         Ok(targets.map(|target| context.addresses.made_target(target)).collect())
     };
-    context.engine(targets).await.map(Json)
+    context.json(targets).await
 }
 
 /// Makes an iSCSI target of several units.
@@ -122,7 +122,7 @@ pub(super) async fn change(
         context.addresses.tell_of_targets();
         Ok(context.addresses.made_target(target))
     };
-    context.engine(changed).await.map(Json)
+    context.json(changed).await
 }
 
 /// Deletes a made target; its volumes stay. Refused while there are sessions, unless it is forced:

@@ -24,7 +24,7 @@ const AUDIT_PATH: &str = "/api/v1/audit";
 /// Shows the pool: its layers, its space, what was found damaged.
 #[utoipa::path(get, path = "/pool", tag = "pool", responses((status = 200, body = api::Pool)))]
 pub(super) async fn show(State(context): State<Context>) -> Answer<Json<api::Pool>> {
-    context.engine(shown).await.map(Json)
+    context.json(shown).await
 }
 
 /// Changes how fast scrubs and rebuilds may be, until the server is started again.
@@ -48,12 +48,11 @@ pub(super) async fn change(
     let change =
         volume::RateChange { scrub: of(body.scrub_rate)?, rebuild: of(body.rebuild_rate)? };
     context
-        .engine(move |context| {
+        .json(move |context| {
             context.pool.change_rates(change)?;
             shown(context)
         })
         .await
-        .map(Json)
 }
 
 /// Puts another file or disk in the place of one that the pool is made of; it gets what that had.
@@ -156,7 +155,7 @@ async fn change_members(
     let hint = "name the server as unix:DIR/api.sock";
     must_be_local(who::caller().as_ref().map(|(caller, _)| caller), "or disk of", hint)?;
     context
-        .engine(move |context| {
+        .json(move |context| {
             change(context).map_err(|error| match error {
                 StartError::Pool(error) => Refusal::from(error),
                 other => {
@@ -170,7 +169,6 @@ async fn change_members(
             shown(context)
         })
         .await
-        .map(Json)
 }
 
 fn shown(context: &Context) -> Answer<api::Pool> {
@@ -245,7 +243,7 @@ pub(super) async fn scrub(State(context): State<Context>) -> Answer<Begun> {
     ))]
 pub(super) async fn stop_scrub(State(context): State<Context>) -> Answer<Json<api::Scrub>> {
     let stop = |context: &Context| Ok(convert::scrub(context.pool.scrubs().stop()?));
-    context.engine(stop).await.map(Json)
+    context.json(stop).await
 }
 
 /// Changes how often the pool is scrubbed.
@@ -256,10 +254,9 @@ pub(super) async fn set_scrub(
     Body(body): Body<SetScrub>,
 ) -> Answer<Json<SetScrub>> {
     context
-        .engine(move |context| {
+        .json(move |context| {
             context.pool.scrubs().set_every(body.every.map(|every| every.0.0))?;
             Ok(body)
         })
         .await
-        .map(Json)
 }

@@ -77,7 +77,7 @@ fn answer(
     responses((status = 200, body = Vec<api::Schedule>)))]
 pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api::Schedule>>> {
     context
-        .engine(|context| {
+        .json(|context| {
             let mut schedules = Vec::new();
             for volume in context.volumes() {
                 // One that is deleted meanwhile has none.
@@ -97,7 +97,6 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api:
             Ok(schedules)
         })
         .await
-        .map(Json)
 }
 
 /// Shows the schedule of a volume.
@@ -108,14 +107,13 @@ pub(super) async fn show(
     Named(name): Named<String>,
 ) -> Answer<Json<api::Schedule>> {
     context
-        .engine(move |context| {
+        .json(move |context| {
             let info = context.volume(&name)?.schedule_info()?.ok_or_else(|| {
                 Refusal::new(ProblemKind::NotFound, format!("{name} has no schedule"))
             })?;
             Ok(convert::schedule(&Of::Volume(&name), info))
         })
         .await
-        .map(Json)
 }
 
 /// Sets the schedule of a volume, or changes it.
@@ -128,7 +126,7 @@ pub(super) async fn set(
     Body(body): Body<SetSchedule>,
 ) -> Answer<Json<api::Schedule>> {
     context
-        .engine(move |context| {
+        .json(move |context| {
             let volume = context.volume(&name)?;
             let spec = spec_of(&body, volume.schedule_info()?.map(|info| info.spec))?;
             context.check_hook(spec.hook.as_deref())?;
@@ -138,7 +136,6 @@ pub(super) async fn set(
             Ok(answer(&Of::Volume(&name), info, goes, body.dry_run))
         })
         .await
-        .map(Json)
 }
 
 /// Removes the schedule of a volume; the versions that it made stay until they are deleted.
@@ -179,7 +176,7 @@ pub(super) async fn apply(
 ) -> Answer<Json<Pruned>> {
     let dry_run = body.dry_run;
     context
-        .engine(move |context| {
+        .json(move |context| {
             let volume = context.volume(&name)?;
             let goes = match volume.schedule_info()? {
                 Some(info) => volume.plan_schedule(&info.spec)?.1,
@@ -190,7 +187,6 @@ pub(super) async fn apply(
             Ok(pruned(versions, dry_run, target, &goes))
         })
         .await
-        .map(Json)
 }
 
 /// Shows the schedule of a group.
@@ -201,14 +197,13 @@ pub(super) async fn show_group(
     Named(name): Named<String>,
 ) -> Answer<Json<api::Schedule>> {
     context
-        .engine(move |context| {
+        .json(move |context| {
             let info = context.pool.group_schedule(&name)?.ok_or_else(|| {
                 Refusal::new(ProblemKind::NotFound, format!("group {name} has no schedule"))
             })?;
             Ok(convert::schedule(&Of::Group(&name), info))
         })
         .await
-        .map(Json)
 }
 
 /// Sets the schedule of a group, or changes it.
@@ -221,7 +216,7 @@ pub(super) async fn set_group(
     Body(body): Body<SetSchedule>,
 ) -> Answer<Json<api::Schedule>> {
     context
-        .engine(move |context| {
+        .json(move |context| {
             let pool = &context.pool;
             let spec = spec_of(&body, pool.group_schedule(&name)?.map(|info| info.spec))?;
             context.check_hook(spec.hook.as_deref())?;
@@ -234,7 +229,6 @@ pub(super) async fn set_group(
             Ok(answer(&Of::Group(&name), info, goes, body.dry_run))
         })
         .await
-        .map(Json)
 }
 
 /// Removes the schedule of a group; what it captured stays until it is deleted.
@@ -275,7 +269,7 @@ pub(super) async fn apply_group(
 ) -> Answer<Json<Pruned>> {
     let dry_run = body.dry_run;
     context
-        .engine(move |context| {
+        .json(move |context| {
             let pool = &context.pool;
             let goes = match pool.group_schedule(&name)? {
                 Some(info) => pool.plan_group_schedule(&name, &info.spec)?.1,
@@ -286,7 +280,6 @@ pub(super) async fn apply_group(
             Ok(pruned(versions, dry_run, target, &goes))
         })
         .await
-        .map(Json)
 }
 
 /// The version that would be pruned, as people name it, with its time.

@@ -27,7 +27,7 @@ use super::{convert, trash};
 #[utoipa::path(get, path = "/shares", tag = "shares",
     responses((status = 200, body = Vec<Share>)))]
 pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<Share>>> {
-    context.engine(all).await.map(Json)
+    context.json(all).await
 }
 
 fn all(context: &Context) -> Answer<Vec<Share>> {
@@ -99,7 +99,7 @@ pub(super) async fn show(
         let (volume, setting) = share(context, &name)?;
         describe(context, &volume, &setting)
     };
-    context.engine(show).await.map(Json)
+    context.json(show).await
 }
 
 /// Changes the settings of a share.
@@ -111,7 +111,7 @@ pub(super) async fn change(
     Body(body): Body<ChangeShare>,
 ) -> Answer<Json<Share>> {
     some_change(&body)?;
-    context.engine(move |context| apply(context, &name, &body)).await.map(Json)
+    context.json(move |context| apply(context, &name, &body)).await
 }
 
 fn apply(context: &Context, name: &str, body: &ChangeShare) -> Answer<Share> {
@@ -181,7 +181,7 @@ pub(super) async fn allow(
         let change = ShareChange { allow: vec![allowed(&body)?], ..ShareChange::default() };
         changed(context, &name, &change)
     };
-    context.engine(allow).await.map(Json)
+    context.json(allow).await
 }
 
 /// Takes the entry of a network away: those in it get what other entries say, or nothing; loopback

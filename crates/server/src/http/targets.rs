@@ -22,7 +22,7 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<Iscs
         let disks = volumes.iter().filter(|volume| volume.share().is_none());
         Ok(disks.filter_map(|volume| context.addresses.target(volume)).collect())
     };
-    context.engine(targets).await.map(Json)
+    context.json(targets).await
 }
 
 /// Changes who may log in to a volume and its moments over iSCSI, from the next login on, whether
@@ -44,7 +44,7 @@ pub(super) async fn change(
         let access = context.pool.set_access(&name, &change)?;
         Ok(convert::iscsi_access(access))
     };
-    context.engine(change).await.map(Json)
+    context.json(change).await
 }
 
 pub(super) fn credential(given: Option<ChapCredential>) -> Answer<Option<Credential>> {

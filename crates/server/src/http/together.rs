@@ -45,7 +45,7 @@ pub(super) async fn resolve(
 ) -> Answer<Json<Vec<MemberResolved>>> {
     let at = group_moment(&query.at)?;
     context
-        .engine(move |context| {
+        .json(move |context| {
             let all = context.pool.resolve_group(&name, &at)?.into_iter();
             let told = |(volume, resolved)| MemberResolved {
                 volume,
@@ -54,7 +54,6 @@ pub(super) async fn resolve(
             Ok(all.map(told).collect())
         })
         .await
-        .map(Json)
 }
 
 /// Makes a past moment the present of all volumes of a group, or of none of them.
@@ -71,7 +70,7 @@ pub(super) async fn revert(
 ) -> Answer<Json<GroupReverted>> {
     let to = group_moment(&body.to)?;
     context
-        .engine(move |context| {
+        .json(move |context| {
             // An impossible request is refused before anybody is disconnected.
             let would = context.pool.revert_group(&name, &to, None)?;
             let reports = match body.dry_run {
@@ -100,7 +99,6 @@ pub(super) async fn revert(
             Ok(GroupReverted { group: name, volumes, dry_run: body.dry_run, would, undo })
         })
         .await
-        .map(Json)
 }
 
 /// Makes a clone of each volume of a group, `NAME-VOLUME`, and a group `NAME` of these: of all

@@ -38,7 +38,7 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<Acce
         let now = RealClock::new().wall();
         Ok(context.pool.tokens().iter().map(|token| told(token, now)).collect())
     };
-    context.engine(list).await.map(Json)
+    context.json(list).await
 }
 
 /// Makes a token. Its secret is in this answer, and is told by nobody again.
@@ -82,7 +82,7 @@ pub(super) async fn show(
 ) -> Answer<Json<AccessToken>> {
     let show =
         move |context: &Context| Ok(told(&*context.pool.token(&name)?, RealClock::new().wall()));
-    context.engine(show).await.map(Json)
+    context.json(show).await
 }
 
 /// Revokes a token: from the next request on it lets nobody in. Answers that are under way end.

@@ -33,7 +33,7 @@ pub(super) fn location(volume: &str) -> String {
 #[utoipa::path(get, path = "/volumes", tag = "volumes",
     responses((status = 200, body = Vec<api::Volume>)))]
 pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api::Volume>>> {
-    context.engine(all).await.map(Json)
+    context.json(all).await
 }
 
 fn all(context: &Context) -> Answer<Vec<api::Volume>> {
@@ -189,14 +189,13 @@ pub(super) async fn show(
     Named(name): Named<String>,
 ) -> Answer<Json<api::Volume>> {
     context
-        .engine(move |context| {
+        .json(move |context| {
             let volume = context.volume(&name)?;
             // Copies that cannot be counted now are left out; all else is told.
             let copies = volume.copies().ok().flatten().map(convert::copies);
             Ok(api::Volume { copies, ..context.describe(&volume)? })
         })
         .await
-        .map(Json)
 }
 
 /// Shows what a volume's space is for: live, history by age, what holds it, growth.
@@ -207,7 +206,7 @@ pub(super) async fn space(
     Named(name): Named<String>,
 ) -> Answer<Json<api::VolumeSpace>> {
     context
-        .engine(move |context| {
+        .json(move |context| {
             let volume = context.volume(&name)?;
             let growth = (volume.growth(), volume.history_growth());
             let mut space = convert::space(volume.space_told()?, growth, volume.limit_lasts_ns()?);
@@ -220,7 +219,6 @@ pub(super) async fn space(
             Ok(space)
         })
         .await
-        .map(Json)
 }
 
 /// Changes the settings or the size of a volume.
@@ -237,7 +235,7 @@ pub(super) async fn change(
     Body(body): Body<ChangeVolume>,
 ) -> Answer<Json<api::Volume>> {
     some_change(&body)?;
-    context.engine(move |context| apply(context, &name, &body, query.force)).await.map(Json)
+    context.json(move |context| apply(context, &name, &body, query.force)).await
 }
 
 /// An operator may make a volume larger; all else is an admin's, and not everything is taken from
