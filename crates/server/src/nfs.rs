@@ -111,10 +111,6 @@ impl Deref for NfsContext {
 }
 
 impl FrontEnd for NfsContext {
-    fn serving(&self) -> &Serving {
-        &self.serving
-    }
-
     fn serve(self: Arc<Self>, given: Given) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         // A unix socket has no address: it is this machine.
         let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

@@ -316,16 +316,8 @@ fn nbd_context(
 
 /// The same memory, recorders and register as those of NBD.
 fn iscsi_context(config: &Config, pool: &Pool, nbd: &NbdContext) -> Arc<IscsiContext> {
-    let serving = Serving {
-        exports: Arc::clone(&nbd.exports),
-        attachments: Arc::clone(&nbd.attachments),
-        limits: Limits { handshake_whole: ISCSI_LOGIN_MAX, ..Limits::default() },
-        counters: Arc::new(Counters::default()),
-        meters: Arc::clone(&nbd.meters),
-        buffers: Arc::clone(&nbd.buffers),
-        taps: Arc::clone(&nbd.taps),
-        room: nbd.room.clone(),
-    };
+    let limits = Limits { handshake_whole: ISCSI_LOGIN_MAX, ..Limits::default() };
+    let serving = Serving { limits, counters: Arc::default(), ..nbd.serving.clone() };
     let pool_id = u64::from_str_radix(&pool.status().id, 16).expect("a pool's number is hex");
     Arc::new(IscsiContext::new(
         serving,
@@ -347,16 +339,8 @@ fn relays(
 
 /// The same memory and queue for room as those of NBD.
 fn nfs_context(pool: &Arc<Pool>, nbd: &NbdContext) -> Arc<NfsContext> {
-    let serving = Serving {
-        exports: Arc::clone(&nbd.exports),
-        attachments: Arc::clone(&nbd.attachments),
-        limits: Limits { in_flight_bytes_max: NFS_IN_FLIGHT_BYTES, ..Limits::default() },
-        counters: Arc::new(Counters::default()),
-        meters: Arc::clone(&nbd.meters),
-        buffers: Arc::clone(&nbd.buffers),
-        taps: Arc::clone(&nbd.taps),
-        room: nbd.room.clone(),
-    };
+    let limits = Limits { in_flight_bytes_max: NFS_IN_FLIGHT_BYTES, ..Limits::default() };
+    let serving = Serving { limits, counters: Arc::default(), ..nbd.serving.clone() };
     let shares = Arc::new(Shares::new(Arc::clone(pool)));
     Arc::new(NfsContext::new(serving, Arc::clone(pool), shares))
 }
