@@ -47,6 +47,7 @@ mod token;
 mod told;
 mod watching;
 mod who;
+mod worker;
 mod write_memory;
 
 pub use attach::{Attachment, Attachments, Part, VolumeId};

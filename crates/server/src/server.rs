@@ -11,7 +11,6 @@ use std::time::Duration;
 use prometheus_client::collector::Collector;
 use volume::Pool;
 
-use crate::background::Background;
 use crate::buffers::BuffersCollector;
 use crate::exposure::{
     AllTls, http_protection, iscsi_protection, nbd_protection, nfs_protection, refuse_exposed,
@@ -40,8 +39,9 @@ use crate::taps::{TapCollector, Taps};
 use crate::tls::Tls;
 use crate::token::Token;
 use crate::who::token_named;
+use crate::worker::Worker;
 use crate::write_memory::{WriteBufferCollector, Writing};
-use crate::{Attachments, Buffers, Config, NoSpace, StartError, pool_files, scratch};
+use crate::{Attachments, Buffers, Config, NoSpace, StartError, background, pool_files, scratch};
 
 /// Threads that serve NBD, at most: beyond, the engine's locks are what counts.
 const DATA_THREADS_MAX: usize = 16;
@@ -57,7 +57,7 @@ pub struct Server {
     pool: Arc<Pool>,
     reloading: Reloading,
     context: Context,
-    background: Background,
+    background: Worker,
     _writing: Writing,
     hooked: Hooked,
     intercepts: Arc<Intercepts>,
@@ -127,22 +127,15 @@ impl Server {
         let writing = Writing::start(config.write_memory_bytes)?;
         let fill = FillWatch::new(Arc::clone(&context.fill));
         let members = MemberWatch::new(config.pool_dir.clone());
-        let background = Background::start(Arc::clone(&pool), fill, members)?;
+        let background = background::start(Arc::clone(&pool), fill, members)?;
         let others = [(iscsi_context as Arc<_>, iscsi.tcp), (nfs_context as Arc<_>, nfs.tcp)];
         let (served, nbd_socket) = front_ends((&nbd_context, nbd_bound), others);
-        let data = match DataThreads::start(data_threads(), served) {
-            Ok(data) => data,
-            Err(error) => {
-                background.stop();
-                return Err(StartError::Thread(error));
-            }
-        };
+        let data = DataThreads::start(data_threads(), served).map_err(StartError::Thread)?;
         let (asks, patience) = ((token.as_ref(), tls.http), Patience(config.http_patience));
         let http = match HttpServer::start(&context, http_bound, asks, patience) {
             Ok(http) => http,
             Err(error) => {
                 data.stop();
-                background.stop();
                 return Err(error);
             }
         };
@@ -152,7 +145,6 @@ impl Server {
             Err(error) => {
                 data.stop();
                 http.stop();
-                background.stop();
                 return Err(error);
             }
         };
@@ -213,7 +205,7 @@ impl Server {
         self.http.stop();
         self.hooked.stop();
         scratch::remove_all(&self.pool);
-        self.background.stop();
+        drop(self.background);
         self.pool.close().map_err(StartError::Pool)
     }
 }
