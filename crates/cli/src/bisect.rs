@@ -17,7 +17,7 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
-use crate::output::{Align, count, human, table};
+use crate::output::{Table, count, human};
 use crate::session::{Session, say};
 use crate::{diff, moment};
 use search::{Past, Step};
@@ -215,18 +215,13 @@ fn unless_there<T>(made: Result<T, api::ClientError>) -> anyhow::Result<()> {
 }
 
 fn show(found: &Found, step: Step) -> String {
-    let heading = [
-        ("SEQ", Align::Right),
-        ("TIME", Align::Left),
-        ("EXIT", Align::Right),
-        ("VERDICT", Align::Left),
-    ];
-    let row = |run: &Run| {
-        let code = run.exit_code.map_or("-".to_owned(), |code| code.to_string());
-        let verdict = run.verdict.word().to_owned();
-        vec![run.at.seq.to_string(), run.at.time.to_string(), code, verdict]
-    };
-    let mut text = table(&heading, &found.runs.iter().map(row).collect::<Vec<_>>());
+    let code = |code: Option<i32>| code.map_or("-".to_owned(), |code| code.to_string());
+    let mut text = Table::of(&found.runs)
+        .right("SEQ", |run| run.at.seq.to_string())
+        .left("TIME", |run| run.at.time.to_string())
+        .right("EXIT", |run| code(run.exit_code))
+        .left("VERDICT", |run| run.verdict.word().to_owned())
+        .text();
     let stamp = |at: &Resolved| format!("{}@seq:{} ({})", found.volume, at.seq, at.time);
     text += &format!("\nlast good   {}\n", stamp(&found.last_good));
     text += &format!("first bad   {}\n", stamp(&found.first_bad));

@@ -3,7 +3,7 @@
 use api::{Client, DiffQuery, ExitCode, Page, Range};
 use units::{Moment, Seq, VolumeMoment};
 
-use crate::output::{Align, count, human, table};
+use crate::output::{Table, count, human};
 use crate::session::{Session, say};
 use crate::{moment, share_files};
 
@@ -76,7 +76,8 @@ pub fn between(
 }
 
 pub fn show(ranges: &[Range]) -> String {
-    let heading = [("OFFSET", Align::Right), ("LENGTH", Align::Right)];
-    let row = |r: &Range| vec![r.offset.to_string(), r.length.to_string()];
-    table(&heading, &ranges.iter().map(row).collect::<Vec<_>>())
+    Table::of(ranges)
+        .right("OFFSET", |r| r.offset.to_string())
+        .right("LENGTH", |r| r.length.to_string())
+        .text()
 }

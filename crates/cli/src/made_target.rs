@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::output::{Align, pairs, table};
+use crate::output::{Table, pairs};
 use crate::session::{Session, say};
 use crate::target::{AccessArgs, told};
 
@@ -158,19 +158,16 @@ fn shown(target: &MadeTarget) -> String {
 
 /// The made targets as a table.
 pub fn list(targets: &[MadeTarget]) -> String {
-    let heading = [
-        ("TARGET", Align::Left),
-        ("SESSIONS", Align::Right),
-        ("LUNS", Align::Left),
-        ("NAME", Align::Left),
-    ];
-    let row = |target: &MadeTarget| {
-        let luns: Vec<String> =
-            target.luns.iter().map(|lun| format!("{}={}", lun.lun, disk(lun))).collect();
-        let name = target.iscsi_name.clone().unwrap_or_default();
-        vec![target.name.clone(), target.sessions.len().to_string(), luns.join(" "), name]
+    let luns = |target: &MadeTarget| {
+        let luns = target.luns.iter().map(|lun| format!("{}={}", lun.lun, disk(lun)));
+        luns.collect::<Vec<String>>().join(" ")
     };
-    table(&heading, &targets.iter().map(row).collect::<Vec<_>>())
+    Table::of(targets)
+        .left("TARGET", |target| target.name.clone())
+        .right("SESSIONS", |target| target.sessions.len().to_string())
+        .left("LUNS", |target| luns(target))
+        .left("NAME", |target| target.iscsi_name.clone().unwrap_or_default())
+        .text()
 }
 
 /// Refuses units of a volume's own target.

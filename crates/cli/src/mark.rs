@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::moment;
-use crate::output::{Align, table};
+use crate::output::Table;
 use crate::session::{Session, say};
 
 #[derive(Debug, Subcommand)]
@@ -83,21 +83,11 @@ fn delete(session: &Session, name: &str, mark: &str, dry_run: bool) -> anyhow::R
 }
 
 fn list(marks: &[Mark]) -> String {
-    let heading = [
-        ("NAME", Align::Left),
-        ("TIME", Align::Left),
-        ("SEQ", Align::Right),
-        ("PINNED", Align::Left),
-        ("CREATED", Align::Left),
-    ];
-    let row = |m: &Mark| {
-        vec![
-            m.name.clone(),
-            m.time.to_string(),
-            m.seq.to_string(),
-            if m.pinned { "yes" } else { "no" }.to_owned(),
-            m.created.to_string(),
-        ]
-    };
-    table(&heading, &marks.iter().map(row).collect::<Vec<_>>())
+    Table::of(marks)
+        .left("NAME", |m| m.name.clone())
+        .left("TIME", |m| m.time.to_string())
+        .right("SEQ", |m| m.seq.to_string())
+        .left("PINNED", |m| if m.pinned { "yes" } else { "no" }.to_owned())
+        .left("CREATED", |m| m.created.to_string())
+        .text()
 }

@@ -13,7 +13,7 @@ use units::{Moment, Seq, VolumeMoment};
 
 use crate::failure::Failure;
 use crate::moment;
-use crate::output::{Align, count, human, pairs, table};
+use crate::output::{Table, count, human, pairs};
 use crate::session::{Session, say, tell};
 
 #[derive(Debug, clap::Args)]
@@ -54,7 +54,7 @@ pub struct RestoreArgs {
 }
 
 /// A path as the server reads it.
-fn text_of(path: &Path) -> String {
+pub fn text_of(path: &Path) -> String {
     path_text(path.as_os_str().as_bytes())
 }
 
@@ -82,35 +82,20 @@ pub fn ls(session: &Session, args: &LsArgs) -> anyhow::Result<()> {
 }
 
 fn list(entries: &[FileEntry]) -> String {
-    let heading = [
-        ("MODE", Align::Left),
-        ("LINKS", Align::Right),
-        ("UID", Align::Right),
-        ("GID", Align::Right),
-        ("SIZE", Align::Right),
-        ("MODIFIED", Align::Left),
-        ("NAME", Align::Left),
-    ];
-    let row = |entry: &FileEntry| {
-        let name = match &entry.target {
-            Some(target) => format!("{} -> {target}", entry.name),
-            None => entry.name.clone(),
-        };
-        vec![
-            mode(entry),
-            entry.links.to_string(),
-            entry.uid.to_string(),
-            entry.gid.to_string(),
-            entry.device.clone().unwrap_or_else(|| entry.size.to_string()),
-            entry.modified.to_string(),
-            name,
-        ]
-    };
-    table(&heading, &entries.iter().map(row).collect::<Vec<_>>())
+    Table::of(entries)
+        .left("MODE", |one| mode_text(&one.kind, &one.mode))
+        .right("LINKS", |one| one.links.to_string())
+        .right("UID", |one| one.uid.to_string())
+        .right("GID", |one| one.gid.to_string())
+        .right("SIZE", |one| one.device.clone().unwrap_or_else(|| one.size.to_string()))
+        .left("MODIFIED", |one| one.modified.to_string())
+        .left("NAME", |one| with_target(&one.name, one.target.as_deref()))
+        .text()
 }
 
-fn mode(entry: &FileEntry) -> String {
-    mode_text(&entry.kind, &entry.mode)
+/// A name, and what a symbolic link leads to.
+pub fn with_target(name: &str, target: Option<&str>) -> String {
+    target.map_or_else(|| name.to_owned(), |target| format!("{name} -> {target}"))
 }
 
 /// The kind and the permissions as `ls -l` has them: `drwxr-xr-x`.
@@ -256,27 +241,27 @@ pub fn between(
 }
 
 pub fn show_differences(found: &[FileDifference]) -> String {
-    let heading = [("CHANGE", Align::Left), ("KIND", Align::Left), ("PATH", Align::Left)];
-    let row = |one: &FileDifference| {
+    let path = |one: &FileDifference| {
         let parts = match (one.content, one.attributes) {
             (true, true) => " (content, attributes)",
             (true, false) => " (content)",
             (false, true) => " (attributes)",
             (false, false) => "",
         };
-        let path = match &one.path_before {
+        match &one.path_before {
             Some(before) => format!("{before} -> {}{parts}", one.path),
             None => format!("{}{parts}", one.path),
-        };
-        vec![one.change.clone(), one.kind.clone(), path]
+        }
     };
-    table(&heading, &found.iter().map(row).collect::<Vec<_>>())
+    Table::of(found)
+        .left("CHANGE", |one| one.change.clone())
+        .left("KIND", |one| one.kind.clone())
+        .left("PATH", |one| path(one))
+        .text()
 }
 
 #[cfg(test)]
 mod tests {
-    use api::FileEntry;
-
     #[test]
     fn paths_are_quoted_for_shells() {
         for (path, quoted) in
@@ -288,22 +273,6 @@ mod tests {
 
     #[test]
     fn modes_are_those_of_ls() {
-        let entry = |kind: &str, mode: &str| FileEntry {
-            name: String::new(),
-            kind: kind.to_owned(),
-            mode: mode.to_owned(),
-            uid: 0,
-            gid: 0,
-            size: 0,
-            used: 0,
-            links: 1,
-            modified: api::Time(units::WallTime::EPOCH),
-            changed: api::Time(units::WallTime::EPOCH),
-            accessed: api::Time(units::WallTime::EPOCH),
-            inode: 1,
-            target: None,
-            device: None,
-        };
         for (kind, mode, text) in [
             ("file", "0644", "-rw-r--r--"),
             ("directory", "1777", "drwxrwxrwt"),
@@ -312,7 +281,7 @@ mod tests {
             ("file", "7000", "---S--S--T"),
             ("socket", "0000", "s---------"),
         ] {
-            assert_eq!(super::mode(&entry(kind, mode)), text);
+            assert_eq!(super::mode_text(kind, mode), text);
         }
     }
 }

@@ -11,7 +11,7 @@ use wire::iscsi::names;
 
 use crate::failure::Failure;
 use crate::made_target::{self, CreateArgs, DeleteArgs, LunArgs};
-use crate::output::{Align, pairs, table};
+use crate::output::{Table, pairs};
 use crate::session::Session;
 
 #[derive(Debug, Subcommand)]
@@ -161,11 +161,11 @@ pub fn told(access: &IscsiAccess) -> Vec<(&'static str, String)> {
 }
 
 fn list(targets: &[IscsiTarget]) -> String {
-    let heading = [("VOLUME", Align::Left), ("SESSIONS", Align::Right), ("TARGET", Align::Left)];
-    let row = |target: &IscsiTarget| {
-        vec![target.volume.clone(), target.sessions.len().to_string(), target.name.clone()]
-    };
-    table(&heading, &targets.iter().map(row).collect::<Vec<_>>())
+    Table::of(targets)
+        .left("VOLUME", |target| target.volume.clone())
+        .right("SESSIONS", |target| target.sessions.len().to_string())
+        .left("TARGET", |target| target.name.clone())
+        .text()
 }
 
 fn missing(message: String, hint: &str) -> anyhow::Error {

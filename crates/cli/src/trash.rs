@@ -5,7 +5,7 @@ use serde_json::json;
 use units::Span;
 
 use crate::failure::Failure;
-use crate::output::{Align, human, table};
+use crate::output::{Table, human};
 use crate::session::{Session, say, tell};
 use terminal::arguments::span;
 
@@ -133,27 +133,14 @@ pub fn show(session: &Session) -> anyhow::Result<()> {
 }
 
 fn list(all: &[DeletedVolume]) -> String {
-    let heading = [
-        ("ID", Align::Right),
-        ("NAME", Align::Left),
-        ("SIZE", Align::Right),
-        ("LIVE", Align::Right),
-        ("HISTORY", Align::Right),
-        ("VERSIONS", Align::Right),
-        ("DELETED", Align::Left),
-        ("UNTIL", Align::Left),
-    ];
-    let row = |one: &DeletedVolume| {
-        vec![
-            one.id.to_string(),
-            one.name.clone(),
-            human(one.size),
-            human(one.live_bytes),
-            human(one.history_bytes),
-            one.versions.to_string(),
-            one.deleted.to_string(),
-            one.until.to_string(),
-        ]
-    };
-    table(&heading, &all.iter().map(row).collect::<Vec<_>>())
+    Table::of(all)
+        .right("ID", |one| one.id.to_string())
+        .left("NAME", |one| one.name.clone())
+        .right("SIZE", |one| human(one.size))
+        .right("LIVE", |one| human(one.live_bytes))
+        .right("HISTORY", |one| human(one.history_bytes))
+        .right("VERSIONS", |one| one.versions.to_string())
+        .left("DELETED", |one| one.deleted.to_string())
+        .left("UNTIL", |one| one.until.to_string())
+        .text()
 }

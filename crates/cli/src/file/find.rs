@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::history::{Depth, End, Search, Span, window};
 use super::view::{Reading, Volume, judge};
 use crate::failure::Failure;
-use crate::output::{Align, count, table};
+use crate::output::{Table, count};
 use crate::session::{Session, say};
 
 #[derive(Debug, clap::Args)]
@@ -62,25 +62,14 @@ pub fn run(session: &Session, args: &FindArgs) -> anyhow::Result<ExitCode> {
     };
     let name = format!("{}@seq:{}:{}{path}", volume.name, newest.last, reading.part);
     session.answer(&found, |found| {
-        let heading = [
-            ("FIRST", Align::Right),
-            ("TIME", Align::Left),
-            ("LAST", Align::Right),
-            ("TIME", Align::Left),
-            ("KIND", Align::Left),
-            ("INODE", Align::Right),
-        ];
-        let row = |one: &Found| {
-            vec![
-                one.first.to_string(),
-                one.first_time.to_string(),
-                one.last.to_string(),
-                one.last_time.to_string(),
-                one.kind.clone(),
-                one.inode.to_string(),
-            ]
-        };
-        table(&heading, &found.iter().map(row).collect::<Vec<_>>())
+        Table::of(found)
+            .right("FIRST", |one| one.first.to_string())
+            .left("TIME", |one| one.first_time.to_string())
+            .right("LAST", |one| one.last.to_string())
+            .left("TIME", |one| one.last_time.to_string())
+            .left("KIND", |one| one.kind.clone())
+            .right("INODE", |one| one.inode.to_string())
+            .text()
     })?;
     say(&format!("{} looked at; the newest: {name}", count(looks, "moment")));
     Ok(ExitCode::Done)

@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::view::{Reading, Volume, judge, time_text};
 use crate::failure::Failure;
 use crate::moment;
-use crate::output::{Align, count, table};
+use crate::output::{Table, count};
 use crate::session::{Session, say};
 
 #[derive(Debug, clap::Args)]
@@ -303,26 +303,14 @@ fn version(volume: &Volume, span: &Span) -> anyhow::Result<Version> {
 }
 
 fn show(versions: &[Version]) -> String {
-    let heading = [
-        ("SEQ", Align::Right),
-        ("LAST", Align::Right),
-        ("TIME", Align::Left),
-        ("SIZE", Align::Right),
-        ("INODE", Align::Right),
-        ("MODIFIED", Align::Left),
-        ("WHAT", Align::Left),
-    ];
     let number = |number: Option<u64>| number.map_or("-".to_owned(), |number| number.to_string());
-    let row = |version: &Version| {
-        vec![
-            version.seq.to_string(),
-            version.last.to_string(),
-            version.time.to_string(),
-            number(version.size),
-            number(version.inode),
-            version.modified.clone().unwrap_or_else(|| "-".to_owned()),
-            version.kind.clone().unwrap_or_else(|| version.change.clone()),
-        ]
-    };
-    table(&heading, &versions.iter().map(row).collect::<Vec<_>>())
+    Table::of(versions)
+        .right("SEQ", |one| one.seq.to_string())
+        .right("LAST", |one| one.last.to_string())
+        .left("TIME", |one| one.time.to_string())
+        .right("SIZE", |one| number(one.size))
+        .right("INODE", |one| number(one.inode))
+        .left("MODIFIED", |one| one.modified.clone().unwrap_or_else(|| "-".to_owned()))
+        .left("WHAT", |one| one.kind.clone().unwrap_or_else(|| one.change.clone()))
+        .text()
 }

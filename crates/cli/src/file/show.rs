@@ -10,8 +10,9 @@ use files::{Attributes, FileSystem, Kind, Node, PartTable, Slice};
 use serde::Serialize;
 
 use super::view::{How, NeedArgs, Reading, View, Volume, judge, name_of, time_text};
-use crate::output::{Align, human, pairs, table};
+use crate::output::{Table, human, pairs};
 use crate::session::Session;
+use crate::share_files;
 
 #[derive(Debug, clap::Args)]
 pub struct ListArgs {
@@ -73,20 +74,14 @@ pub fn parts(session: &Session, reading: &Reading) -> anyhow::Result<()> {
         });
     }
     session.answer(&shown, |shown| {
-        let heading = [
-            ("PART", Align::Left),
-            ("KIND", Align::Left),
-            ("OFFSET", Align::Right),
-            ("LENGTH", Align::Right),
-            ("LABEL", Align::Left),
-            ("STATE", Align::Left),
-        ];
-        let row = |part: &PartShown| {
-            let PartShown { name, kind, offset, length, label, state, .. } = part;
-            let (offset, length) = (offset.to_string(), human(*length));
-            vec![name.clone(), kind.clone(), offset, length, label.clone(), state.clone()]
-        };
-        table(&heading, &shown.iter().map(row).collect::<Vec<_>>())
+        Table::of(shown)
+            .left("PART", |part| part.name.clone())
+            .left("KIND", |part| part.kind.clone())
+            .right("OFFSET", |part| part.offset.to_string())
+            .right("LENGTH", |part| human(part.length))
+            .left("LABEL", |part| part.label.clone())
+            .left("STATE", |part| part.state.clone())
+            .text()
     })
 }
 
@@ -195,32 +190,16 @@ fn entries(view: &View, path: &[u8], node: Node, is_recursive: bool) -> files::R
 }
 
 fn long(entries: &[Object]) -> String {
-    let heading = [
-        ("MODE", Align::Left),
-        ("LINKS", Align::Right),
-        ("UID", Align::Right),
-        ("GID", Align::Right),
-        ("SIZE", Align::Right),
-        ("MODIFIED", Align::Left),
-        ("NAME", Align::Left),
-    ];
     let number = |number: Option<u32>| number.map_or("?".to_owned(), |number| number.to_string());
-    let row = |entry: &Object| {
-        let name = match &entry.target {
-            Some(target) => format!("{} -> {target}", entry.name),
-            None => entry.name.clone(),
-        };
-        vec![
-            crate::share_files::mode_text(&entry.kind, &entry.mode),
-            entry.links.to_string(),
-            number(entry.uid),
-            number(entry.gid),
-            entry.device.clone().unwrap_or_else(|| entry.size.to_string()),
-            entry.modified.clone().unwrap_or_else(|| "?".to_owned()),
-            name,
-        ]
-    };
-    table(&heading, &entries.iter().map(row).collect::<Vec<_>>())
+    Table::of(entries)
+        .left("MODE", |one| share_files::mode_text(&one.kind, &one.mode))
+        .right("LINKS", |one| one.links.to_string())
+        .right("UID", |one| number(one.uid))
+        .right("GID", |one| number(one.gid))
+        .right("SIZE", |one| one.device.clone().unwrap_or_else(|| one.size.to_string()))
+        .left("MODIFIED", |one| one.modified.clone().unwrap_or_else(|| "?".to_owned()))
+        .left("NAME", |one| share_files::with_target(&one.name, one.target.as_deref()))
+        .text()
 }
 
 #[derive(Serialize)]
