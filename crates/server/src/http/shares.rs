@@ -20,7 +20,7 @@ use units::{Network, NetworkError};
 use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Body, Named, some_change};
 use super::context::Context;
-use super::volumes::{Made, architecture, made};
+use super::volumes::{Made, architecture, made, still_there};
 use super::{convert, trash};
 
 /// Lists all shares by name.
@@ -31,17 +31,9 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<Shar
 }
 
 fn all(context: &Context) -> Answer<Vec<Share>> {
-    let mut described = Vec::new();
-    for volume in context.volumes() {
-        let Some(setting) = volume.share() else { continue };
-        match describe(context, &volume, &setting) {
-            Ok(share) => described.push(share),
-            // Deleted since it was listed.
-            Err(refusal) if refusal.0.problem_kind() == Some(ProblemKind::NotFound) => {}
-            Err(refusal) => return Err(refusal),
-        }
-    }
-    Ok(described)
+    let volumes = context.volumes();
+    let shares = volumes.iter().filter_map(|volume| Some((volume, volume.share()?)));
+    still_there(shares.map(|(volume, setting)| describe(context, volume, &setting)))
 }
 
 /// Creates a share: an empty file tree.

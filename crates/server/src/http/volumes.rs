@@ -37,19 +37,15 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api:
 }
 
 fn all(context: &Context) -> Answer<Vec<api::Volume>> {
-    let mut described = Vec::new();
-    for volume in context.volumes() {
-        if volume.share().is_some() {
-            continue;
-        }
-        match context.describe(&volume) {
-            Ok(volume) => described.push(volume),
-            // Deleted since it was listed.
-            Err(refusal) if refusal.0.problem_kind() == Some(ProblemKind::NotFound) => {}
-            Err(refusal) => return Err(refusal),
-        }
-    }
-    Ok(described)
+    let volumes = context.volumes();
+    let disks = volumes.iter().filter(|volume| volume.share().is_none());
+    still_there(disks.map(|volume| context.describe(volume)))
+}
+
+/// All but those that were deleted since they were listed.
+pub(super) fn still_there<T>(described: impl Iterator<Item = Answer<T>>) -> Answer<Vec<T>> {
+    let is_gone = |refusal: &Refusal| refusal.0.problem_kind() == Some(ProblemKind::NotFound);
+    described.filter(|one| !one.as_ref().is_err_and(is_gone)).collect()
 }
 
 /// Creates a volume.
