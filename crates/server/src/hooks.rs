@@ -177,9 +177,9 @@ impl Collector for HookCollector {
 
 /// The facts that a command finds in its environment.
 #[derive(Clone, Debug)]
-struct Asked {
-    hook: String,
-    subject: String,
+pub(crate) struct Asked {
+    pub(crate) hook: String,
+    pub(crate) subject: String,
 }
 
 /// Runs `after` when it is dropped, or when its time has come before that.
@@ -274,7 +274,12 @@ fn run_listening(
     ended(program, child, timeout, &mut || told.iter_mut().for_each(Told::listen))
 }
 
-fn command<'a>(argv: &'a [String], phase: &str, asked: &Asked) -> Option<(&'a str, Command)> {
+/// A command of a hook, with its program's name; none where nothing is to be run.
+pub(crate) fn command<'a>(
+    argv: &'a [String],
+    phase: &str,
+    asked: &Asked,
+) -> Option<(&'a str, Command)> {
     let (program, arguments) = argv.split_first()?;
     let mut command = Command::new(program);
     command
