@@ -428,10 +428,7 @@ impl Session {
             }
             Left::Write(_) => {}
         }
-        core.jobs.ended(&report);
-        if let Some(took) = report.latency {
-            core.context.counters.latencies.observe(&report.counts, took, 1);
-        }
+        core.jobs.answered(&report);
         if !report.is_whole {
             tracing::error!(client = self.client, "a command broke off: see the panic");
             self.die();
