@@ -7,7 +7,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{Granularity, SizeInput, SpanInput};
 
 /// A new volume.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateVolume {
     /// 1 to 128 characters of `A-Za-z0-9._-`, beginning with a letter or digit.
@@ -62,7 +62,7 @@ pub struct CreateVolume {
 
 /// A volume that begins as a file of the server's machine and is served at once: what was not
 /// copied yet is read from the file. Only over the server's unix socket.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportVolume {
     /// Name of the new volume: 1 to 128 characters of `A-Za-z0-9._-`, beginning with a letter or

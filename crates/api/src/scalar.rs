@@ -50,7 +50,7 @@ impl PartialSchema for Time {
 impl ToSchema for Time {}
 
 /// A size in bytes: an integer in what we send; text such as `10GiB` is taken too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeInput(pub Size);
 
 impl Serialize for SizeInput {

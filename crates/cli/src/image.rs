@@ -286,9 +286,7 @@ fn import_lazily(session: &Session, args: &ImportArgs) -> anyhow::Result<()> {
         name: args.name.clone(),
         file: path.to_owned(),
         format: args.format.map(|format| format.name().to_owned()),
-        architecture: None,
-        granularity: None,
-        window: None,
+        ..ImportVolume::default()
     })?;
     say(&format!(
         "{} is served; {path} is copied in the background: do not write to it until `hindsight \
@@ -302,18 +300,7 @@ fn create(client: &Client, name: &str, size: u64) -> anyhow::Result<Volume> {
     Ok(client.create_volume(&CreateVolume {
         name: name.to_owned(),
         size: SizeInput(Size(size)),
-        architecture: None,
-        like: None,
-        granularity: None,
-        window: None,
-        history_limit: None,
-        extent: None,
-        copy_unit: None,
-        cache: None,
-        cache_dirty_percent: None,
-        encoding: None,
-        encode_after: None,
-        dedup: None,
+        ..CreateVolume::default()
     })?)
 }
 

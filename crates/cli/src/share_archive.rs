@@ -27,6 +27,7 @@ use crate::moment;
 use crate::output::{count, human, pairs};
 use crate::pack::{Packed, pack};
 use crate::session::{Session, say};
+use crate::share_files::text_of;
 
 /// Bytes that are read at a time.
 const PART_BYTES: usize = 256 << 10;
@@ -60,10 +61,6 @@ pub struct ExportArgs {
     /// Write over what is there: files and links give way, directories are merged into.
     #[arg(long)]
     force: bool,
-}
-
-fn text_of(path: &Path) -> String {
-    path_text(path.as_os_str().as_bytes())
 }
 
 /// Whether a name is standard input or output.

@@ -2,17 +2,15 @@
 //! that.
 
 use std::collections::BTreeSet;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use api::{
-    ExitCode, Operation, OperationsQuery, RepairShare, ShareRepair, VersionsOfQuery, path_text,
-};
+use api::{ExitCode, Operation, OperationsQuery, RepairShare, ShareRepair, VersionsOfQuery};
 use units::Moment;
 
 use crate::moment;
 use crate::output::{Table, count, human, pairs};
 use crate::session::{Session, say, tell};
+use crate::share_files::text_of;
 
 /// Operations of a page.
 const PAGE: usize = 10_000;
@@ -100,7 +98,7 @@ pub fn ops(session: &Session, args: &OpsArgs) -> anyhow::Result<()> {
         until: args.until.as_deref().map(read_moment).transpose()?,
         client: args.client.clone(),
         uid: args.uid,
-        path: args.path.as_ref().map(|path| path_text(path.as_os_str().as_bytes())),
+        path: args.path.as_deref().map(text_of),
         op: args.op.clone(),
         conditions: args.conditions.clone(),
         ..OperationsQuery::default()
@@ -120,7 +118,7 @@ fn read_moment(text: &str) -> anyhow::Result<String> {
 pub fn log(session: &Session, args: &LogArgs) -> anyhow::Result<()> {
     let of = moment::read_of_volume(&args.of)?;
     let client = session.client()?;
-    let path = path_text(args.path.as_os_str().as_bytes());
+    let path = text_of(&args.path);
     let at = Some(of.moment).filter(|at| *at != Moment::Latest).map(|at| at.to_string());
     let mut query = VersionsOfQuery { path, at, ..VersionsOfQuery::default() };
     let found = all(args.limit, |limit, next| {
