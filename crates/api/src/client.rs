@@ -16,10 +16,10 @@ use crate::{
     DeletedVersions, DeletedVolume, DenyQuery, DiffQuery, DryRunQuery, ExitCode, Explained, Group,
     GroupReverted, GroupVersion, GrowPool, History, HistoryQuery, ImportVolume, IscsiAccess,
     IscsiTarget, Job, ListQuery, MadeTarget, Mark, MemberResolved, Model, ModelQuery, OpenFiles,
-    Pool, Problem, Pruned, Range, RangeQuery, RecordQuery, Rename, Renamed, ReplaceMember,
-    Resolved, Revert, Reverted, Schedule, Scrub, Server, SetSchedule, SetScrub, SetWatch, Share,
-    Spare, Timeline, TimelineQuery, Undelete, Verification, Verify, Version, Volume, VolumeSpace,
-    Watch,
+    Pool, Problem, ProblemKind, Pruned, Range, RangeQuery, RecordQuery, Rename, Renamed,
+    ReplaceMember, Resolved, Revert, Reverted, Schedule, Scrub, Server, SetSchedule, SetScrub,
+    SetWatch, Share, Spare, Timeline, TimelineQuery, Undelete, Verification, Verify, Version,
+    Volume, VolumeSpace, Watch,
 };
 
 mod address;
@@ -87,7 +87,21 @@ pub enum ClientError {
     Problem(Box<Problem>),
 }
 
+/// What an answer has; none where there is no such thing.
+pub fn found<T>(answer: Result<T>) -> Result<Option<T>> {
+    match answer {
+        Err(error) if error.exit_code() == ExitCode::NotFound => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
 impl ClientError {
+    /// Whether the server said no for this reason.
+    #[must_use]
+    pub fn is(&self, kind: ProblemKind) -> bool {
+        matches!(self, ClientError::Problem(problem) if problem.problem_kind() == Some(kind))
+    }
+
     /// The exit code of a command that met it.
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {

@@ -49,11 +49,7 @@ pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Whether a share has this name.
 fn is_share(client: &Client, name: &str) -> anyhow::Result<bool> {
-    match client.share(name) {
-        Ok(_) => Ok(true),
-        Err(error) if error.exit_code() == ExitCode::NotFound => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+    Ok(api::found(client.share(name))?.is_some())
 }
 
 /// The ranges that differ between two moments of volumes that are fixed.

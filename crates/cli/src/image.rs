@@ -138,11 +138,7 @@ pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<()> {
     }
     let content = content(args)?;
     let client = session.client()?;
-    let existing = match client.volume(&args.name) {
-        Ok(volume) => Some(volume),
-        Err(error) if error.exit_code() == ExitCode::NotFound => None,
-        Err(error) => return Err(error.into()),
-    };
+    let existing = api::found(client.volume(&args.name))?;
     let size = size_of(&content, args, existing.as_ref())?;
     // What an import left that was interrupted holds nothing but a part of an image.
     let is_new = existing.as_ref().is_none_or(|volume| volume.unfinished_import);
@@ -378,29 +374,29 @@ pub fn to_file_or_stream<T>(
         return write(stream::output(&args.file)?);
     }
     may_replace(args)?;
-    let unfinished = unfinished(&args.file)?;
-    let written = File::create(&unfinished).map_err(anyhow::Error::from);
-    let written = written.and_then(|file| write(Box::new(file)));
+    whole(&args.file, |unfinished| write(Box::new(File::create(unfinished)?)))
+}
+
+/// Has `write` make a file, which gets its name when it is whole.
+fn whole<T>(file: &Path, write: impl FnOnce(&Path) -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let unfinished = unfinished(file)?;
+    let written = write(&unfinished);
     if written.is_err() {
         // It is of no use to anyone; that it could not be removed matters less than why it failed.
         let _ = std::fs::remove_file(&unfinished);
         return written;
     }
-    std::fs::rename(&unfinished, &args.file)?;
+    std::fs::rename(&unfinished, file)?;
     written
 }
 
-/// Has `qemu-img` write the image; the file gets its name when it is whole.
+/// Has `qemu-img` write the image.
 fn copy_out(args: &ExportArgs, format: Format, uri: &str) -> anyhow::Result<()> {
-    let unfinished = unfinished(&args.file)?;
-    let mut command = convert();
-    command.args(["-f", "raw", "-O", format.name(), uri]).arg(operand(&unfinished));
-    if let Err(error) = run(command, "exporting") {
-        // It is of no use to anyone; that it could not be removed matters less than why it failed.
-        let _ = std::fs::remove_file(&unfinished);
-        return Err(error);
-    }
-    Ok(std::fs::rename(&unfinished, &args.file)?)
+    whole(&args.file, |unfinished| {
+        let mut command = convert();
+        command.args(["-f", "raw", "-O", format.name(), uri]).arg(operand(unfinished));
+        run(command, "exporting")
+    })
 }
 
 /// The form that the ending of a name says. Any other ending is refused: a raw file called

@@ -100,7 +100,7 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Show { name } => {
             let client = session.client()?;
             match client.made_targets()?.iter().find(|made| made.name == name) {
-                Some(made) => made_target::show(session, made)?,
+                Some(made) => session.answer(made, made_target::shown)?,
                 None => show(session, &client.targets()?, &name)?,
             }
         }
@@ -125,8 +125,7 @@ fn set(session: &Session, args: SetArgs) -> anyhow::Result<()> {
         return Err(made_target::refuse_luns(&args.name));
     }
     let access = client.change_target(&args.name, &change)?;
-    session.answer(&access, |access| pairs(&told(access)))?;
-    Ok(())
+    session.answer(&access, |access| pairs(&told(access)))
 }
 
 /// A name and its secret, which comes from a file: arguments are seen by everybody.
@@ -173,10 +172,7 @@ fn missing(message: String, hint: &str) -> anyhow::Error {
 }
 
 fn show(session: &Session, targets: &[IscsiTarget], wanted: &str) -> anyhow::Result<()> {
-    let (volume, moment) = match wanted.split_once('@') {
-        Some((volume, moment)) => (volume, Some(moment)),
-        None => (wanted, None),
-    };
+    let (volume, moment) = made_target::split(wanted);
     let found = targets.iter().find(|target| target.volume == volume);
     let Some(found) = found else {
         let hint = "iSCSI is served where `serve --iscsi` says; `target list` has the volumes";
@@ -217,6 +213,5 @@ fn show(session: &Session, targets: &[IscsiTarget], wanted: &str) -> anyhow::Res
         shown.extend(told(&found.access));
         shown.extend(sessions.iter().map(|s| ("session", format!("{} {}", s.id, s.initiator))));
         pairs(&shown)
-    })?;
-    Ok(())
+    })
 }

@@ -49,7 +49,7 @@ type Remove = fn(&Client, &str, &DeleteQuery) -> Result<Option<DeletedVolume>, C
 pub fn delete(session: &Session, args: &DeleteArgs, remove: Remove) -> anyhow::Result<()> {
     let client = session.client()?;
     let name = &args.name;
-    let is_there = args.id.is_none() && !is_missing(client.volume(name))?;
+    let is_there = args.id.is_none() && api::found(client.volume(name))?.is_some();
     if args.now && !is_there {
         return empty(session, &client, args);
     }
@@ -77,14 +77,6 @@ pub fn delete(session: &Session, args: &DeleteArgs, remove: Remove) -> anyhow::R
     let id = deleted.as_ref().map(|one| one.id);
     let answer = json!({"name": name, "deleted": true, "dry_run": false, "id": id, "until": until});
     session.answer(&answer, |_| String::new())
-}
-
-fn is_missing<T>(found: Result<T, ClientError>) -> anyhow::Result<bool> {
-    match found {
-        Ok(_) => Ok(false),
-        Err(error) if error.exit_code() == ExitCode::NotFound => Ok(true),
-        Err(error) => Err(error.into()),
-    }
 }
 
 fn empty(session: &Session, client: &Client, args: &DeleteArgs) -> anyhow::Result<()> {

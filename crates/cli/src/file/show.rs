@@ -1,7 +1,7 @@
 //! `file list`, `file stat` and `file cat`.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
@@ -32,9 +32,6 @@ pub struct ListArgs {
     #[command(flatten)]
     pub need: NeedArgs,
 }
-
-/// Zeros that stand for a hole, in bytes.
-const ZEROS_BYTES: usize = 64 << 10;
 
 /// A part of a disk as it is answered.
 #[derive(Serialize)]
@@ -272,7 +269,7 @@ pub fn copy(view: &View, node: Node, to: &mut impl Write) -> anyhow::Result<()> 
     let mut at = 0;
     let mut failed = None;
     let read = files::read_all(&*view.tree, node, &mut |offset, bytes| {
-        let written = zeros(to, offset - at).and_then(|()| to.write_all(bytes));
+        let written = zeros(to, offset - at).and_then(|_| to.write_all(bytes));
         at = offset + bytes.len() as u64;
         match written {
             Ok(()) => ControlFlow::Continue(()),
@@ -287,14 +284,10 @@ pub fn copy(view: &View, node: Node, to: &mut impl Write) -> anyhow::Result<()> 
         return Err(error.into());
     }
     let size = read.map_err(|error| judge(error.into()))?.unwrap_or(at);
-    Ok(zeros(to, size.saturating_sub(at))?)
+    zeros(to, size.saturating_sub(at))?;
+    Ok(())
 }
 
-fn zeros(to: &mut impl Write, mut count: u64) -> io::Result<()> {
-    while count > 0 {
-        let length = count.min(ZEROS_BYTES as u64);
-        to.write_all(&[0; ZEROS_BYTES][..length as usize])?;
-        count -= length;
-    }
-    Ok(())
+fn zeros(to: &mut impl Write, count: u64) -> io::Result<u64> {
+    io::copy(&mut io::repeat(0).take(count), to)
 }
