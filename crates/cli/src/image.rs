@@ -316,7 +316,7 @@ pub fn export(session: &Session, args: &ExportArgs) -> anyhow::Result<()> {
         None => format_of_name(&args.file)?,
     };
     if !is_stream {
-        may_replace(args)?;
+        may_export_to(args)?;
     }
     let client = session.client()?;
     let volume = client.volume(&source.volume)?;
@@ -343,18 +343,21 @@ pub fn export(session: &Session, args: &ExportArgs) -> anyhow::Result<()> {
     session.answer(&answer, |_| String::new())
 }
 
-/// Refuses a file that is there unless it shall be replaced, and what is no regular file.
-fn may_replace(args: &ExportArgs) -> anyhow::Result<()> {
-    if !args.file.try_exists()? {
-        return Ok(());
-    }
-    let file = args.file.display();
-    if !args.overwrite {
-        return Err(Failure::new(format!("{file} exists"))
+/// Refuses a file that is there unless it shall be replaced.
+pub fn may_replace(file: &Path, overwrite: bool) -> anyhow::Result<()> {
+    if !overwrite && file.try_exists()? {
+        return Err(Failure::new(format!("{} exists", file.display()))
             .with_hint("give another name, or --overwrite")
             .into());
     }
-    if !args.file.metadata()?.is_file() {
+    Ok(())
+}
+
+/// The same, and what is no regular file.
+fn may_export_to(args: &ExportArgs) -> anyhow::Result<()> {
+    may_replace(&args.file, args.overwrite)?;
+    let file = args.file.display();
+    if args.file.try_exists()? && !args.file.metadata()?.is_file() {
         return Err(Failure::new(format!("{file} is not a regular file"))
             .with_hint(
                 "export to a file; for a device: qemu-img convert from the nbd address that \
@@ -373,12 +376,12 @@ pub fn to_file_or_stream<T>(
     if stream::is_one(&args.file)? {
         return write(stream::output(&args.file)?);
     }
-    may_replace(args)?;
+    may_export_to(args)?;
     whole(&args.file, |unfinished| write(Box::new(File::create(unfinished)?)))
 }
 
 /// Has `write` make a file, which gets its name when it is whole.
-fn whole<T>(file: &Path, write: impl FnOnce(&Path) -> anyhow::Result<T>) -> anyhow::Result<T> {
+pub fn whole<T>(file: &Path, write: impl FnOnce(&Path) -> anyhow::Result<T>) -> anyhow::Result<T> {
     let unfinished = unfinished(file)?;
     let written = write(&unfinished);
     if written.is_err() {

@@ -1,17 +1,18 @@
 //! iSCSI targets of several units: list, create, change, delete.
 
 use api::{
-    API_PREFIX, ChangeMadeTarget, CreateTarget, ForceQuery, MadeTarget, NewLun, ProblemKind,
+    API_PREFIX, ChangeMadeTarget, ChangeTarget, CreateTarget, ForceQuery, MadeTarget, NewLun,
+    ProblemKind,
 };
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use volume::{AccessChange, TargetChange, UnitSpec, UnitsSpec};
+use volume::{TargetChange, UnitSpec, UnitsSpec};
 
 use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Body, Named};
 use super::context::{Context, moment};
-use super::targets::{allowed, credential};
+use super::targets::access_change;
 use super::together::group_moment;
 use super::volumes::{Made, made};
 
@@ -55,11 +56,8 @@ pub(super) async fn create(
             return Err(Refusal::new(ProblemKind::Invalid, text));
         }
     };
-    let access = AccessChange {
-        chap: chap.map(|chap| credential(Some(chap))).transpose()?,
-        mutual: mutual.map(|mutual| credential(Some(mutual))).transpose()?,
-        allow: allow.map(allowed).transpose()?,
-    };
+    let access = ChangeTarget { chap: chap.map(Some), mutual: mutual.map(Some), allow };
+    let access = access_change(access)?;
     context
         .engine(move |context| {
             let target = context.pool.create_target(&name, &units, &access)?;
@@ -107,16 +105,13 @@ pub(super) async fn change(
         let text = "the body names no setting: nothing was changed";
         return Err(Refusal::new(ProblemKind::Invalid, text));
     }
-    let access = AccessChange {
-        chap: body.chap.map(credential).transpose()?,
-        mutual: body.mutual.map(credential).transpose()?,
-        allow: body.allow.map(allowed).transpose()?,
-    };
-    let change = TargetChange { access, add: specs(&body.add)?, remove: body.remove };
+    let ChangeMadeTarget { chap, mutual, allow, add, remove, force } = body;
+    let access = access_change(ChangeTarget { chap, mutual, allow })?;
+    let change = TargetChange { access, add: specs(&add)?, remove };
     let changed = move |context: &Context| {
         context.pool.target(&name)?;
         if !change.remove.is_empty() {
-            refuse_sessions(context, &name, body.force)?;
+            refuse_sessions(context, &name, force)?;
         }
         let target = context.pool.change_target(&name, &change)?;
         context.addresses.tell_of_targets();
