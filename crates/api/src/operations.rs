@@ -109,7 +109,8 @@ pub struct RepairShare {
     pub undo: String,
     /// Operations that are undone with them: `nothing` (the default): one on which another stands
     /// is not undone; `names`: those that stand on undone ones; `bytes`: these, and those that
-    /// wrote over bytes of undone ones.
+    /// wrote over bytes of undone ones; `reads`: these, and all that a client's user did after it
+    /// had read a file that an undone one wrote, of a share whose reads are logged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follow: Option<String>,
     /// Only say what would be done.

@@ -20,6 +20,9 @@ pub struct Share {
     /// `stable`: changed names and attributes are on the device before the answer; `server`: they
     /// are with the operating system, and survive the server, not a power cut.
     pub metadata: String,
+    /// Since when reads of files are in the operation log, so that a repair can follow them; null
+    /// if they are not.
+    pub reads_logged_since: Option<Time>,
     /// The relay before another NFS server that it belongs to; null without one.
     pub relay: Option<Relay>,
     /// The networks that may use it, in their order; of those that contain an address the smallest
@@ -205,6 +208,10 @@ pub struct CreateShare {
     /// or `server`, at the next flush.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<String>,
+    /// Whether reads of files are in the operation log, so that a repair can follow them; false by
+    /// default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_reads: Option<bool>,
 }
 
 /// Settings of a share to change, one at least; those left out stay as they are.
@@ -214,6 +221,10 @@ pub struct ChangeShare {
     /// When changed names and attributes are durable: `stable` or `server`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<String>,
+    /// Whether reads of files are in the operation log from now on, so that a repair can follow
+    /// them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_reads: Option<bool>,
     /// Where data lives: `logging`, `split-stream`, `redirect` or `checkpointing`. Changes at once;
     /// what follows from that is done in the background, and the past stays what it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]

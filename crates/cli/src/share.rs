@@ -95,6 +95,10 @@ pub struct CreateArgs {
     /// next flush [default: stable].
     #[arg(long, value_name = "stable|server")]
     metadata: Option<String>,
+    /// Whether reads of files are in the operation log, so that `share repair --follow reads` can
+    /// follow them: on or off [default: off].
+    #[arg(long, value_name = "ON|OFF", value_parser = on_or_off)]
+    log_reads: Option<bool>,
 }
 
 #[derive(Debug, Args)]
@@ -105,6 +109,10 @@ pub struct SetArgs {
     /// next flush.
     #[arg(long, value_name = "stable|server")]
     metadata: Option<String>,
+    /// Whether reads of files are in the operation log from now on, so that `share repair --follow
+    /// reads` can follow them: on or off.
+    #[arg(long, value_name = "ON|OFF", value_parser = on_or_off)]
+    log_reads: Option<bool>,
     /// Where current data lives: logging, split-stream, redirect or checkpointing. Changes at once;
     /// data moves in the background, history stays.
     #[arg(long, value_name = "ARCHITECTURE")]
@@ -223,6 +231,7 @@ impl CreateArgs {
             encode_after: self.encode_after.map(SpanInput),
             dedup: self.dedup,
             metadata: self.metadata,
+            log_reads: self.log_reads,
         }
     }
 }
@@ -249,6 +258,7 @@ impl SetArgs {
     fn body(&self) -> ChangeShare {
         ChangeShare {
             metadata: self.metadata.clone(),
+            log_reads: self.log_reads,
             architecture: self.architecture.clone(),
             granularity: self.granularity,
             window: self.window.map(SpanInput),
@@ -274,15 +284,17 @@ impl SetArgs {
             _ => String::new(),
         };
         let limit = self.history_limit.map(|limit| limit_of(limit.input().map(|l| l.0.0)));
+        let on_or_off = |on: bool| if on { "on" } else { "off" }.to_owned();
         let settings = [
             ("metadata", self.metadata.clone()),
+            ("logging of reads", self.log_reads.map(on_or_off)),
             ("architecture", self.architecture.clone()),
             ("granularity", self.granularity.map(|granularity| granularity.to_string())),
             ("window", self.window.map(|window| format!("{window}{older}"))),
             ("history limit", limit),
             ("encoding", self.encoding.clone()),
             ("age of what is encoded", self.encode_after.map(|after| after.to_string())),
-            ("deduplication", self.dedup.map(|on| if on { "on" } else { "off" }.to_owned())),
+            ("deduplication", self.dedup.map(on_or_off)),
             ("hook", self.hook.clone()),
         ];
         let named = settings.into_iter().filter_map(|(name, to)| Some((name, to?)));
@@ -298,8 +310,8 @@ impl SetArgs {
 fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
     let body = args.body();
     if (ChangeShare { grace: None, ..body.clone() }) == ChangeShare::default() && !args.now {
-        let all = "--metadata, --architecture, --granularity, --window, --history-limit, --now, \
-                   --encoding, --encode-after, --dedup, --hook";
+        let all = "--metadata, --log-reads, --architecture, --granularity, --window, \
+                   --history-limit, --now, --encoding, --encode-after, --dedup, --hook";
         let hint = format!("give one of {all}");
         return Err(Failure::usage("no setting is named").with_hint(hint).into());
     }
@@ -382,6 +394,7 @@ fn show(share: &Share) -> String {
         ("latest", stamp(&share.latest)),
         ("created", share.created.to_string()),
     ]);
+    shown.extend(share.reads_logged_since.iter().map(|time| ("reads logged", time.to_string())));
     shown.extend(share.hook.iter().map(|hook| ("hook", show_hook(hook, share.hook_known))));
     shown.extend(share.grace.iter().map(|grace| ("grace", show_grace(grace))));
     if let Some(from) = &share.cloned_from {

@@ -67,8 +67,10 @@ pub struct RepairArgs {
     #[arg(long, value_name = "CONDITIONS")]
     undo: String,
     /// What is undone with them: nothing, so that one on which another stands is kept; names: the
-    /// others that stand on them; bytes: also writes over bytes of theirs [default: nothing].
-    #[arg(long, value_name = "nothing|names|bytes")]
+    /// others that stand on them; bytes: also writes over bytes of theirs; reads: also all that a
+    /// client's user did after it had read a file that one of them wrote, which takes a share with
+    /// `--log-reads on` [default: nothing].
+    #[arg(long, value_name = "nothing|names|bytes|reads")]
     follow: Option<String>,
     /// Only say what would be done.
     #[arg(long)]

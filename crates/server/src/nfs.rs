@@ -45,6 +45,7 @@ mod handles;
 mod look;
 mod moments;
 mod mount;
+mod reads;
 mod received;
 mod replay;
 mod session;

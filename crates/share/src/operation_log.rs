@@ -37,6 +37,9 @@ impl Logged {
     /// Whether it has the parts that its procedure needs, and sizes that can be.
     fn is_whole(&self) -> bool {
         let record = &self.record;
+        if record.procedure == Procedure::Read {
+            return record.range.is_some();
+        }
         let end = record.range.map_or(Some(0), |(offset, bytes)| offset.checked_add(bytes));
         let size = record.before.map_or(0, |before| before.size);
         if end.is_none_or(|end| end > FILE_BYTES_MAX) || size > FILE_BYTES_MAX {
@@ -57,7 +60,7 @@ impl Logged {
                 let is_whole = |target: Target| target.victim.is_some() == has_before;
                 has_other && record.target.is_some_and(is_whole)
             }
-            Procedure::Other(_) => true,
+            Procedure::Read | Procedure::Other(_) => true,
         }
     }
 }

@@ -74,6 +74,8 @@ pub struct Request<'a> {
     pub named: &'a mut dyn FnMut(&Logged) -> Result<bool>,
     /// Those that are undone with them.
     pub follow: Follow,
+    /// Since when reads are in the log, if they are.
+    pub reads_since: Option<WallTime>,
     /// Asked at times whether to go on; if not, the plan fails with `Unusable`.
     pub goes_on: &'a dyn Fn() -> bool,
 }
@@ -100,9 +102,14 @@ pub fn plan<P: Present, B: Blocks>(
     let history = History { log, last, goes_on: request.goes_on };
     let mut undone = BTreeSet::new();
     history.each(oldest, &mut |logged| {
-        if (request.named)(logged)? {
-            undone.insert(logged.number());
+        if logged.record.procedure == Procedure::Read || !(request.named)(logged)? {
+            return Ok(());
         }
+        let has_reads = request.reads_since.is_some_and(|since| since <= logged.record.time);
+        if request.follow == Follow::Reads && !has_reads {
+            return Err(Error::with_source(ErrorKind::Invalid, Entangled::Reads));
+        }
+        undone.insert(logged.number());
         Ok(())
     })?;
     let asked = undone.clone();

@@ -24,6 +24,7 @@ use crate::blocks::{
 use crate::cache::Cache;
 use crate::error::{Error, ErrorKind, Result, TooSmall, require};
 use crate::moment::{Ends, Moment, read_ends, read_log_block};
+use crate::operations::read::SeenReads;
 use crate::permission::Credentials;
 use crate::source::{Meta, Source};
 use crate::tree::{ReadBytes, check_read, read_content};
@@ -41,6 +42,8 @@ pub struct Share<P> {
     /// Blocks of the operation log before this one are given up by the next transaction.
     pub(crate) log_wanted: AtomicU64,
     pub(crate) settled: RankedRwLock<Settled>,
+    /// The reads that the operation log has.
+    pub(crate) reads: RankedMutex<SeenReads>,
 }
 
 /// The state that the last transaction left.
@@ -163,6 +166,7 @@ impl<P: Present> Share<P> {
             turn: RankedMutex::new(Rank::ShareTurn, ()),
             log_wanted: AtomicU64::new(0),
             settled: RankedRwLock::new(Rank::ShareGate, settled),
+            reads: RankedMutex::new(Rank::Leaf, SeenReads::new(incarnation)),
         })
     }
 
@@ -185,6 +189,7 @@ impl<P: Present> Share<P> {
         self.cache.clear();
         // The log may be shorter now.
         self.log_wanted.store(0, Ordering::Relaxed);
+        *self.reads.lock() = SeenReads::new(incarnation);
         let ends = read_ends(&self.present)?;
         let same = |root: ShareRoot| ShareRoot { log_hint: 0, ..root };
         require(same(ends.root) == same(self.root), ErrorKind::Stale)?;

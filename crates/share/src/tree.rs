@@ -29,6 +29,8 @@ pub struct ReadBytes {
     pub count: usize,
     /// Whether these are the last ones.
     pub is_end: bool,
+    /// The operation that had changed the file last.
+    pub operation: u64,
 }
 
 /// The cookies of `.` and `..`; those of entries are larger.
@@ -173,5 +175,6 @@ pub(crate) fn read_content(
     buffer: &mut [u8],
 ) -> Result<ReadBytes> {
     let count = content::read(source, inode, offset, buffer)?;
-    Ok(ReadBytes { count, is_end: offset.saturating_add(count as u64) >= inode.size })
+    let is_end = offset.saturating_add(count as u64) >= inode.size;
+    Ok(ReadBytes { count, is_end, operation: inode.operation })
 }

@@ -1,4 +1,4 @@
-//! The record of an operation that changed a share.
+//! The record of an operation that changed a share, or of a read of what one changed.
 
 use std::fmt;
 
@@ -117,6 +117,8 @@ pub const RECORD_BYTES_MAX: usize = layout::BYTES
 pub enum Procedure {
     /// SETATTR.
     SetAttributes,
+    /// READ or READLINK; it changes nothing.
+    Read,
     /// WRITE.
     Write,
     /// CREATE.
@@ -140,8 +142,9 @@ pub enum Procedure {
 }
 
 /// Those that are known, by number.
-const PROCEDURES: [(u8, Procedure); 10] = [
+const PROCEDURES: [(u8, Procedure); 11] = [
     (2, Procedure::SetAttributes),
+    (6, Procedure::Read),
     (7, Procedure::Write),
     (8, Procedure::Create),
     (9, Procedure::MakeDirectory),
@@ -308,7 +311,8 @@ pub struct Operation<'a> {
     pub other: Option<FileId>,
     /// The rest of a RENAME.
     pub target: Option<Target>,
-    /// First byte and length of a WRITE; new size, and 0, of a SETATTR or CREATE that sets one.
+    /// First byte and length of a WRITE; new size, and 0, of a SETATTR or CREATE that sets one; of
+    /// a READ the number of the operation that had changed the file last, and 0.
     pub range: Option<(u64, u64)>,
     /// Of the file that was written, set, or created though it was there; of what lost a name by
     /// REMOVE, RMDIR or RENAME.

@@ -405,6 +405,10 @@ pub(crate) fn share(
         mount,
         relay: relay.map(relay_of),
         metadata: setting.metadata.name().to_owned(),
+        reads_logged_since: setting.reads_since_ns.map(|since| {
+            let created = volume.created.0;
+            Time(WallTime::from_nanos(since).max(created))
+        }),
         allowed: setting.allowed.iter().map(allowed).collect(),
         architecture: volume.architecture,
         granularity: volume.granularity,

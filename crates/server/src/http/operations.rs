@@ -160,7 +160,9 @@ impl NamedFile {
         };
         let (other, before) = (record.other, record.before.is_some());
         match record.procedure {
-            Procedure::Write | Procedure::SetAttributes => Some(record.object) == self.object,
+            Procedure::Read | Procedure::Write | Procedure::SetAttributes => {
+                Some(record.object) == self.object
+            }
             Procedure::Create if before => other == self.object,
             Procedure::Rename => {
                 let target = record.target.expect("records were verified");
@@ -267,7 +269,8 @@ pub(super) fn operation(logged: &Logged, paths: &OperationPaths) -> Operation {
         Some((name, _)) => (*name).to_owned(),
         None => format!("{}", record.procedure.number()),
     };
-    let is_write = record.procedure == Procedure::Write;
+    let (is_write, is_read) =
+        (record.procedure == Procedure::Write, record.procedure == Procedure::Read);
     let text = |path: &Option<Vec<u8>>| path.as_deref().map(path_text);
     let set = record.set.unwrap_or_default();
     let range = record.range;
@@ -283,7 +286,7 @@ pub(super) fn operation(logged: &Logged, paths: &OperationPaths) -> Operation {
         to: text(&paths.to),
         offset: range.filter(|_| is_write).map(|(offset, _)| offset),
         bytes: range.filter(|_| is_write).map(|(_, bytes)| bytes),
-        size: range.filter(|_| !is_write).map(|(size, _)| size),
+        size: range.filter(|_| !is_write && !is_read).map(|(size, _)| size),
         size_before: record.before.map(|before| before.size),
         mode: set.mode.map(|mode| format!("{mode:04o}")),
         set_uid: set.uid,

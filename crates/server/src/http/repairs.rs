@@ -12,7 +12,7 @@ use api::{
 };
 use axum::Json;
 use axum::extract::State;
-use units::{Moment, Seq};
+use units::{Moment, Seq, WallTime};
 
 use super::answer::{Answer, Refusal};
 use super::ask::{Body, Named};
@@ -49,13 +49,10 @@ pub(super) async fn create(
         None | Some("nothing") => Follow::Nothing,
         Some("names") => Follow::Names,
         Some("bytes") => Follow::Bytes,
-        Some("reads") => {
-            let text = "reads are not logged, so nothing follows them";
-            return Err(Refusal::new(ProblemKind::Invalid, text).with_hint("names or bytes"));
-        }
+        Some("reads") => Follow::Reads,
         Some(other) => {
             let text = format!("`{other:.64}` is no value of follow");
-            let hint = "it has nothing, names, bytes";
+            let hint = "it has nothing, names, bytes, reads";
             return Err(Refusal::new(ProblemKind::Invalid, text).with_hint(hint));
         }
     };
@@ -139,7 +136,10 @@ impl Planning<'_> {
             Ok(logged.number() <= self.newest && self.selection.takes(logged, &mut naming)?)
         };
         let (follow, goes_on) = (self.follow, self.goes_on);
-        let mut request = Request { since, named: &mut named, follow, goes_on };
+        let setting = self.opened.volume().share();
+        let reads_since = setting.and_then(|setting| setting.reads_since_ns);
+        let reads_since = reads_since.map(WallTime::from_nanos);
+        let mut request = Request { since, named: &mut named, follow, reads_since, goes_on };
         let plan = repair::plan(self.opened.share(), &moments, &mut request)?;
         let told = self.told(&plan, &mut naming)?;
         Ok((present, plan, told))
@@ -245,6 +245,7 @@ fn words(reason: Reason) -> &'static str {
         Reason::NameGone => "its name would not have its object",
         Reason::NotEmpty => "the directory that it removes would have entries",
         Reason::Bytes => "it wrote over their bytes, or took them away",
+        Reason::Reads => "its sender had read a file that they wrote",
     }
 }
 

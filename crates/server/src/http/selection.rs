@@ -66,12 +66,13 @@ impl When {
     }
 }
 
-/// The procedures that change something, by name.
-pub(super) const PROCEDURES: [(&str, Procedure); 10] = [
+/// The procedures of records, by name.
+pub(super) const PROCEDURES: [(&str, Procedure); 11] = [
     ("CREATE", Procedure::Create),
     ("LINK", Procedure::Link),
     ("MKDIR", Procedure::MakeDirectory),
     ("MKNOD", Procedure::MakeNode),
+    ("READ", Procedure::Read),
     ("REMOVE", Procedure::Remove),
     ("RENAME", Procedure::Rename),
     ("RMDIR", Procedure::RemoveDirectory),
@@ -298,7 +299,7 @@ fn procedures(text: &str) -> Answer<Vec<Procedure>> {
         found.map(|(_, procedure)| *procedure).ok_or_else(|| {
             let names: Vec<&str> = PROCEDURES.iter().map(|(name, _)| *name).collect();
             let hint = format!("there are {}", names.join(", "));
-            let text = format!("`{name:.64}` changes nothing");
+            let text = format!("`{name:.64}` is no procedure that is logged");
             Refusal::new(ProblemKind::Invalid, text).with_hint(hint)
         })
     };

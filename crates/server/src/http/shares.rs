@@ -75,7 +75,12 @@ fn spec(body: &CreateShare) -> Answer<VolumeSpec> {
         history_limit_bytes: body.history_limit.map(|limit| limit.0.0),
         encoding: convert::encoding_change(body.encoding.as_deref(), body.encode_after)?,
         dedup: body.dedup.unwrap_or(like.dedup),
-        share: Some(ShareSetting { metadata, ..ShareSetting::default() }),
+        share: Some(ShareSetting {
+            metadata,
+            // That is always.
+            reads_since_ns: body.log_reads.unwrap_or_default().then_some(0),
+            ..ShareSetting::default()
+        }),
         ..like
     })
 }
@@ -131,8 +136,8 @@ fn apply(context: &Context, name: &str, body: &ChangeShare) -> Answer<Share> {
     if change != VolumeChange::default() {
         volume.change(&change)?;
     }
-    if metadata.is_some() {
-        let change = ShareChange { metadata, ..ShareChange::default() };
+    if metadata.is_some() || body.log_reads.is_some() {
+        let change = ShareChange { metadata, log_reads: body.log_reads, ..ShareChange::default() };
         context.pool.change_share(volume.name(), &change)?;
     }
     show_volume(context, &volume)

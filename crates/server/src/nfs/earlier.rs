@@ -41,10 +41,11 @@ impl Earlier {
         let mut number = share.last_log_block();
         while let Ok(Some(block)) = share.log_block(number) {
             let mut is_old = false;
-            // A WRITE may be done once more: nothing of the earlier server comes late.
-            let is_write = |procedure: u8| u32::from(procedure) == Procedure::Write.number();
+            // Those may be done once more: no WRITE to the earlier server comes late.
+            let again = [Procedure::Write, Procedure::Read].map(Procedure::number);
+            let is_safe = |procedure: u8| again.contains(&u32::from(procedure));
             let operations = block.operations();
-            for operation in operations.filter(|each| !is_write(each.procedure.number())) {
+            for operation in operations.filter(|each| !is_safe(each.procedure.number())) {
                 let age = now.as_nanos().saturating_sub(operation.time.as_nanos());
                 if Duration::from_nanos(age) >= AGE_MAX {
                     is_old = true;

@@ -20,8 +20,8 @@ use super::NfsContext;
 use super::answer::{Scope, results, status, success};
 use super::exports::{Admitted, Peer, admit};
 use super::handles::Handle;
-use super::moments;
 use super::shares::Opened;
+use super::{moments, reads};
 
 /// Cookies are the keys of entries, and never refused: all listings have this verifier.
 pub(crate) const COOKIE_VERIFIER: Verifier = [1; 8];
@@ -55,6 +55,7 @@ pub(crate) struct Located {
     pub(crate) opened: Arc<Opened>,
     pub(crate) handle: Handle,
     pub(crate) admitted: Admitted,
+    client: u128,
     past: Option<Arc<Past<ViewBlocks>>>,
 }
 
@@ -85,7 +86,7 @@ impl Located {
                 (None, Wait::May) => Some(opened.open_past(seq)?),
             },
         };
-        Ok(Located { opened, handle, admitted, past })
+        Ok(Located { opened, handle, admitted, client: peer.client(), past })
     }
 
     /// The answers about it.
@@ -179,7 +180,13 @@ fn answer(
     if let (Call::Read { offset, count, .. }, None) = (call, &located.past) {
         return read(located, xid, wait, *count, |buffer| {
             let id = located.handle.file;
-            located.share().read(located.user(), id, *offset, buffer, wait)
+            let read = located.share().read(located.user(), id, *offset, buffer, wait)?;
+            // What a client reads that may write nothing comes into nothing that it writes.
+            if !located.admitted.is_read_only {
+                let reader = (located.client, located.user(), xid);
+                reads::log(&located.opened, reader, (id, &read), wait)?;
+            }
+            Ok(read)
         });
     }
     let mut verifier = Verifier::default();
@@ -223,7 +230,9 @@ fn in_tree<T: Tree>(
             results(xid, &Results::Readlink(Ok(ok)))
         }
         Call::Read { offset, count, .. } => {
-            return read(located, xid, wait, count, |buffer| tree.read(user, id, offset, buffer));
+            return read(located, xid, wait, count, |buffer| {
+                Ok(tree.read(user, id, offset, buffer)?)
+            });
         }
         Call::Readdir { cookie, count, .. } => {
             let list = DirList::readdir(count);
@@ -295,7 +304,7 @@ fn read(
     xid: u32,
     wait: Wait,
     count: u32,
-    read: impl FnOnce(&mut [u8]) -> share::Result<share::ReadBytes>,
+    read: impl FnOnce(&mut [u8]) -> Result<share::ReadBytes, Fault>,
 ) -> Result<Vec<u8>, Fault> {
     let count = usize::try_from(count)
         .map_or(limits::TRANSFER_BYTES_MAX, |count| count.min(limits::TRANSFER_BYTES_MAX));

@@ -25,7 +25,9 @@ pub(crate) fn effects(logged: &Logged) -> Vec<(Key, Option<FileId>, Option<FileI
             let new = (target.directory, logged.new_name.clone());
             vec![(key, record.other, None), (new, target.victim, record.other)]
         }
-        Procedure::Write | Procedure::SetAttributes | Procedure::Other(_) => Vec::new(),
+        Procedure::Read | Procedure::Write | Procedure::SetAttributes | Procedure::Other(_) => {
+            Vec::new()
+        }
     }
 }
 
@@ -49,6 +51,17 @@ pub(crate) fn subject(logged: &Logged) -> Option<FileId> {
         Procedure::Rename => record.target.and_then(|target| target.victim),
         _ => None,
     }
+}
+
+/// The object whose content it made or changed.
+pub(crate) fn written(logged: &Logged) -> Option<FileId> {
+    let record = &logged.record;
+    let is_content = match record.procedure {
+        Procedure::Write | Procedure::Create => true,
+        Procedure::SetAttributes => record.range.is_some(),
+        _ => false,
+    };
+    if is_made(logged) { record.other } else { subject(logged).filter(|_| is_content) }
 }
 
 /// The object that it made, changed the content of, or took a name from. Of all that one sender did

@@ -1,7 +1,7 @@
 //! The words of a repair.
 
 /// Operations that are undone too, though nobody named them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Follow {
     /// None: an operation on which another stands is not undone.
     #[default]
@@ -11,6 +11,9 @@ pub enum Follow {
     Names,
     /// These, and those that wrote over bytes that an undone one wrote.
     Bytes,
+    /// These, and all that a client's user did after it had read a file that an undone one wrote:
+    /// more than need be, as a server does not see what a write owes to a read.
+    Reads,
 }
 
 /// The relation by which an operation stands on others.
@@ -28,6 +31,8 @@ pub enum Reason {
     NotEmpty,
     /// It wrote over bytes of theirs, or took a file away whose bytes are at no moment.
     Bytes,
+    /// Its sender had read a file that they wrote.
+    Reads,
 }
 
 /// Operations that hang together so that no order of single transactions does them.
@@ -42,6 +47,12 @@ pub enum Entangled {
     /// An operation of a later release: nobody here knows what it changed.
     #[error("an operation since then is of a kind that this release does not know")]
     Unknown,
+    /// Reads are followed from before they were logged on.
+    #[error(
+        "reads were not logged when the first of these operations was done: follow bytes, or \
+             name operations since then"
+    )]
+    Reads,
     /// Names that change at once are more than a transaction takes.
     #[error("more names have to change at once than the pool's zones take: name fewer operations")]
     Names,

@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use format::share::inode::FileKind;
-use format::share::operation::{Before, Procedure};
+use format::share::operation::{Before, Operation, Procedure};
 use units::{FileId, Inode, WallTime};
 
 use super::content::Content;
-use super::effects::{Key, effects, is_made, subject, touched};
+use super::effects::{Key, effects, is_made, subject, touched, written};
 use super::kinds::{Follow, Reason};
 use super::moments::Moments;
 use super::ranges::Ranges;
@@ -69,8 +69,12 @@ pub(crate) struct World<'a, B> {
     shifts: BTreeMap<FileId, i64>,
     /// The undone operations that made objects, or gave or took a name of theirs.
     undone: BTreeMap<FileId, BTreeSet<u64>>,
-    /// Ranges of files that undone operations wrote, and one of those. With [`Follow::Bytes`].
+    /// Ranges of files that undone operations wrote, and one of those. From [`Follow::Bytes`] on.
     written: BTreeMap<FileId, Ranges<u64>>,
+    /// The first undone operation that wrote a file. With [`Follow::Reads`].
+    wrong: BTreeMap<FileId, u64>,
+    /// The clients and users who read such a file, and that operation.
+    readers: BTreeMap<(u128, u32), u64>,
     /// Objects that a conflict was told of, and why.
     told: BTreeSet<(FileId, Reason)>,
     transactions: &'a Transactions,
@@ -92,6 +96,8 @@ impl<'a, B: Blocks> World<'a, B> {
             shifts: BTreeMap::new(),
             undone: BTreeMap::new(),
             written: BTreeMap::new(),
+            wrong: BTreeMap::new(),
+            readers: BTreeMap::new(),
             told: BTreeSet::new(),
             transactions,
             follow,
@@ -114,6 +120,11 @@ impl<'a, B: Blocks> World<'a, B> {
         for id in named.into_iter().flatten() {
             self.undone.entry(id).or_default().insert(number);
         }
+        if self.follow == Follow::Reads
+            && let Some(id) = written(logged)
+        {
+            self.wrong.entry(id).or_insert(number);
+        }
         if let (Some(id), Some(before)) = (subject(logged), &logged.record.before) {
             self.object(id, before, number, touched(logged).is_some());
             self.note_change(logged, id, before.size);
@@ -131,7 +142,7 @@ impl<'a, B: Blocks> World<'a, B> {
                 false => content.change(offset.min(size_before), u64::MAX),
             }
         }
-        if is_write && self.follow == Follow::Bytes {
+        if is_write && self.follow >= Follow::Bytes {
             let written = self.written.entry(id).or_default();
             written.add(offset, offset + bytes, logged.number());
         }
@@ -142,6 +153,17 @@ impl<'a, B: Blocks> World<'a, B> {
     /// # Errors
     /// Those of reading the past.
     pub(crate) fn play(&mut self, logged: &Logged) -> Result<()> {
+        if logged.record.procedure == Procedure::Read {
+            self.note_read(logged);
+            return Ok(());
+        }
+        let sender = (logged.record.origin.client, logged.record.origin.uid);
+        if let Some(&wrong) = self.readers.get(&sender) {
+            self.conflict(logged, Reason::Reads, BTreeSet::from([wrong]));
+            // So all that follows it in turn is found in this pass.
+            self.leave_out(logged);
+            return Ok(());
+        }
         self.play_on(logged)?;
         for (key, _, to) in effects(logged) {
             if self.entries.contains_key(&key) {
@@ -149,6 +171,15 @@ impl<'a, B: Blocks> World<'a, B> {
             }
         }
         Ok(())
+    }
+
+    /// Notes who has read what an undone operation wrote.
+    fn note_read(&mut self, logged: &Logged) {
+        let Operation { origin, object, range, .. } = logged.record;
+        let (seen, _) = range.expect("records were verified");
+        if let Some(&wrong) = self.wrong.get(&object).filter(|wrong| **wrong <= seen) {
+            self.readers.entry((origin.client, origin.uid)).or_insert(wrong);
+        }
     }
 
     fn play_on(&mut self, logged: &Logged) -> Result<()> {
@@ -163,6 +194,7 @@ impl<'a, B: Blocks> World<'a, B> {
             | Procedure::Link => self.name(logged),
             Procedure::Remove | Procedure::RemoveDirectory => self.remove(logged),
             Procedure::Rename => return self.rename(logged),
+            Procedure::Read => unreachable!("it changes nothing"),
             Procedure::Other(_) => unreachable!("the plan refuses it"),
         }
         Ok(())
@@ -322,7 +354,7 @@ impl<'a, B: Blocks> World<'a, B> {
 
     /// A write over bytes of an operation that is undone follows it, if it is to.
     fn follow_bytes(&mut self, logged: &Logged, id: FileId, (from, to): (u64, u64)) {
-        if self.follow != Follow::Bytes {
+        if self.follow < Follow::Bytes {
             return;
         }
         let Some(written) = self.written.get(&id) else { return };

@@ -16,6 +16,7 @@ mod ops;
 mod permissions;
 mod repair;
 mod repair_oracle;
+mod repair_reads;
 mod restores;
 mod transactions;
 mod world;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
 use proptest::test_runner::RngSeed;
-use units::{Seq, WallTime};
+use units::{FileId, Seq, WallTime};
 
 use crate::memory::{Memory, View};
 use crate::ops::Op;
@@ -28,14 +28,16 @@ pub struct Story<'m, P, B> {
     pub share: Share<P>,
     past: AnyPast<'m, B>,
     top: Attributes,
-    done: Vec<Done>,
+    pub done: Vec<Done>,
     now: u64,
+    /// Since when its reads are logged.
+    pub reads_since: Option<WallTime>,
 }
 
 /// A request of a client.
 pub type Sent = (u128, Op);
 
-fn in_memory(memory: &Memory) -> Story<'_, &Memory, View<'_>> {
+pub fn in_memory(memory: &Memory) -> Story<'_, &Memory, View<'_>> {
     let moments = |seq| {
         let past = Past::open(memory.at(memory.moment_of(seq)), CACHE_BLOCKS)?;
         Ok(Arc::new(past))
@@ -49,7 +51,8 @@ impl<'m, P: Present, B: Blocks> Story<'m, P, B> {
         let tree = share.tree(Wait::May).expect("usable");
         let top = tree.attributes(tree.top().expect("a top")).expect("a top");
         drop(tree);
-        Story { share, past, top, done: Vec::new(), now: START }
+        let reads_since = Some(WallTime::EPOCH);
+        Story { share, past, top, done: Vec::new(), now: START, reads_since }
     }
 
     /// Does requests in one transaction, or several if their senders may not share one; those that
@@ -84,20 +87,38 @@ impl<'m, P: Present, B: Blocks> Story<'m, P, B> {
         }
     }
 
+    /// A client reads a file, as a front end does it; the file.
+    pub fn read(&self, client: u128, path: &str) -> Option<FileId> {
+        let root = Credentials::root();
+        let id = find(&self.share.tree(Wait::May).expect("usable"), path).ok()?;
+        let read = self.share.read(&root, id, 0, &mut [0; 10], Wait::May).ok()?;
+        let from = Caller { client, ..caller(&root, self.now) };
+        self.share.log_read(&from, id, read.operation, Wait::May).expect("it is logged");
+        Some(id)
+    }
+
+    /// The operations that changed something.
     fn logged(&self) -> Vec<Logged> {
+        let all = self.records().into_iter();
+        all.filter(|logged| logged.record.procedure != Procedure::Read).collect()
+    }
+
+    pub fn records(&self) -> Vec<Logged> {
         let log = self.share.operation_log();
         let blocks = log.blocks();
         blocks.flat_map(|block| log.operations(block).expect("it is read")).collect()
     }
 
-    fn plan(&self, follow: Follow, named: impl Fn(&Logged) -> bool) -> Plan {
+    pub fn plan(&self, follow: Follow, named: impl Fn(&Logged) -> bool) -> Plan {
         self.try_plan(follow, named).expect("a plan")
     }
 
-    fn try_plan(&self, follow: Follow, named: impl Fn(&Logged) -> bool) -> Result<Plan> {
+    pub fn try_plan(&self, follow: Follow, named: impl Fn(&Logged) -> bool) -> Result<Plan> {
         let mut named = |logged: &Logged| Ok(named(logged));
         let since = WallTime::EPOCH;
-        let mut request = Request { since, named: &mut named, follow, goes_on: &|| true };
+        let reads_since = self.reads_since;
+        let mut request =
+            Request { since, named: &mut named, follow, reads_since, goes_on: &|| true };
         plan(&self.share, &self.to_read(), &mut request)
     }
 
@@ -108,7 +129,7 @@ impl<'m, P: Present, B: Blocks> Story<'m, P, B> {
     }
 
     /// Does a repair; its number, and what was done.
-    fn repair(&self, plan: &Plan) -> (u64, Result<Applied>) {
+    pub fn repair(&self, plan: &Plan) -> (u64, Result<Applied>) {
         let number = self.share.statistics().operations;
         let cause = Cause { kind: CauseKind::Repair, number };
         let now = || WallTime::from_nanos(self.now + 1000);
@@ -120,7 +141,7 @@ impl<'m, P: Present, B: Blocks> Story<'m, P, B> {
 
     /// The tree after all operations but some, each of which is possible; only the removal of what
     /// would not have been made is not needed.
-    fn without(&self, undone: &BTreeSet<u64>) -> Oracle {
+    pub fn without(&self, undone: &BTreeSet<u64>) -> Oracle {
         let mut oracle = Oracle::new(&self.top);
         let (left_out, kept): (Vec<_>, Vec<_>) =
             self.done.iter().partition(|done| undone.contains(&done.logged.number()));
@@ -137,7 +158,7 @@ impl<'m, P: Present, B: Blocks> Story<'m, P, B> {
         oracle
     }
 
-    fn assert_is(&self, oracle: &Oracle) {
+    pub fn assert_is(&self, oracle: &Oracle) {
         let tree = self.share.tree(Wait::May).expect("usable");
         oracle.assert_is(&tree);
         assert_eq!(check(&tree, tree.state()).expect("it is read"), []);
@@ -170,7 +191,7 @@ fn object_of<P: Present>(transaction: &Transaction<'_, '_, P>, op: &Op) -> Optio
     Some(transaction.attributes(id).expect("it is there"))
 }
 
-fn path() -> impl Strategy<Value = String> {
+pub fn path() -> impl Strategy<Value = String> {
     let name = prop_oneof![Just("a"), Just("b"), Just("c")];
     let directory = prop_oneof![3 => Just(""), 3 => Just("d/"), 1 => Just("d/e/"), 1 => Just("b/")];
     let named = (directory, name).prop_map(|(at, name)| format!("{at}{name}"));
@@ -211,7 +232,7 @@ pub enum Culprit {
 }
 
 impl Culprit {
-    fn numbers(&self, done: &[Done]) -> BTreeSet<u64> {
+    pub fn numbers(&self, done: &[Done]) -> BTreeSet<u64> {
         let all = done.iter().map(|done| &done.logged);
         let numbers = |is: &dyn Fn(&Logged) -> bool| {
             all.clone().filter(|logged| is(logged)).map(Logged::number).collect()
@@ -244,7 +265,12 @@ fn follow() -> impl Strategy<Value = Follow> {
     prop_oneof![2 => Just(Follow::Nothing), 1 => Just(Follow::Names), 1 => Just(Follow::Bytes)]
 }
 
-pub fn undo(story: &Story<'_, impl Present, impl Blocks>, culprit: &Culprit, follow: Follow) {
+/// Undoes operations, compares, and undoes that; what was planned.
+pub fn undo(
+    story: &Story<'_, impl Present, impl Blocks>,
+    culprit: &Culprit,
+    follow: Follow,
+) -> Plan {
     let asked = culprit.numbers(&story.done);
     let planned = story.plan(follow, |logged| asked.contains(&logged.number()));
     assert_eq!(planned.kept, asked.difference(&planned.undone).copied().collect());
@@ -268,6 +294,7 @@ pub fn undo(story: &Story<'_, impl Present, impl Blocks>, culprit: &Culprit, fol
     assert!(back.kept.is_empty());
     story.repair(&back).1.expect("it is done");
     story.assert_is(&before);
+    planned
 }
 
 fn is_name(change: &&Change) -> bool {
@@ -276,7 +303,7 @@ fn is_name(change: &&Change) -> bool {
 
 /// The same thousands of histories each time, as some faults are seldom; with `PROPTEST_CASES` as
 /// many others.
-fn histories() -> ProptestConfig {
+pub fn histories() -> ProptestConfig {
     let config = ProptestConfig {
         failure_persistence: None,
         max_shrink_iters: 3000,
@@ -307,15 +334,15 @@ proptest! {
 }
 
 /// Writes some lines into a file of a client's.
-fn write(client: u128, path: &str, text: &str) -> Sent {
+pub fn write(client: u128, path: &str, text: &str) -> Sent {
     (client, Op::Write(path.to_owned(), 0, text.as_bytes().to_vec()))
 }
 
-fn create(client: u128, path: &str) -> Sent {
+pub fn create(client: u128, path: &str) -> Sent {
     (client, Op::Create(path.to_owned()))
 }
 
-fn text(story: &Story<'_, &Memory, View<'_>>, path: &str) -> Option<String> {
+pub fn text(story: &Story<'_, &Memory, View<'_>>, path: &str) -> Option<String> {
     let tree = story.share.tree(Wait::May).expect("usable");
     let id = find(&tree, path).ok()?;
     let mut bytes = vec![0; 100];

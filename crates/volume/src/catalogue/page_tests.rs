@@ -170,7 +170,8 @@ fn volume() -> VolumeRecord {
 fn share() -> ShareSetting {
     let network = "10.1.0.0/16".parse().expect("a network");
     let allowed = Allowed { read_only: true, any_port: true, ..Allowed::new(network) };
-    ShareSetting { allowed: vec![allowed], ..ShareSetting::default() }
+    let reads_since_ns = Some(1);
+    ShareSetting { allowed: vec![allowed], reads_since_ns, ..ShareSetting::default() }
 }
 
 fn access() -> Access {

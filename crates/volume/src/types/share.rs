@@ -14,7 +14,7 @@ use std::fmt;
 
 use format::share::place::{BLOCK_BYTES, VOLUME_BLOCKS};
 use serde::{Deserialize, Serialize};
-use units::Network;
+use units::{Network, WallTime};
 
 use crate::{Error, ErrorKind, Result};
 
@@ -126,6 +126,10 @@ pub struct ShareSetting {
     /// no entry is about it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed: Vec<Allowed>,
+    /// Since when reads of files are in the operation log, in nanoseconds since 1970; `None` if
+    /// they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads_since_ns: Option<u64>,
 }
 
 /// The request for other settings of a share.
@@ -133,6 +137,8 @@ pub struct ShareSetting {
 pub struct ShareChange {
     /// When changed names and attributes are durable; `None` leaves it as it is.
     pub metadata: Option<Metadata>,
+    /// Whether reads of files are in the operation log from now on; `None` leaves it as it is.
+    pub log_reads: Option<bool>,
     /// Networks whose entries go, before others come.
     pub deny: Vec<Network>,
     /// Entries that come, in the places of those of the same networks.
@@ -196,13 +202,23 @@ impl ShareSetting {
         })
     }
 
-    /// The settings after a change.
+    /// The settings after a change at a time.
     ///
     /// # Errors
     /// `NotFound` if what is to go is not there; `Invalid`.
-    pub(crate) fn changed(&self, change: &ShareChange, name: &str) -> Result<ShareSetting> {
+    pub(crate) fn changed(
+        &self,
+        change: &ShareChange,
+        name: &str,
+        now: WallTime,
+    ) -> Result<ShareSetting> {
         let mut setting = self.clone();
         setting.metadata = change.metadata.unwrap_or(setting.metadata);
+        setting.reads_since_ns = match change.log_reads {
+            Some(true) => Some(setting.reads_since_ns.unwrap_or(now.as_nanos())),
+            Some(false) => None,
+            None => setting.reads_since_ns,
+        };
         for &network in &change.deny {
             let at = setting.allowed.iter().position(|allowed| allowed.network == network);
             let at = at.ok_or_else(|| {
@@ -256,7 +272,9 @@ impl fmt::Display for ShareChange {
         let metadata = self.metadata.map(|metadata| format!("metadata {}", metadata.name()));
         let denied = self.deny.iter().map(|network| format!("denied {network}"));
         let allowed = self.allow.iter().map(|allowed| format!("allowed {allowed}"));
-        let all: Vec<String> = metadata.into_iter().chain(denied).chain(allowed).collect();
+        let reads = self.log_reads.map(|on| format!("log reads {}", if on { "on" } else { "off" }));
+        let settings = metadata.into_iter().chain(reads);
+        let all: Vec<String> = settings.chain(denied).chain(allowed).collect();
         f.write_str(&all.join("; "))
     }
 }
@@ -265,12 +283,12 @@ impl fmt::Display for ShareChange {
 mod tests {
     use core::net::IpAddr;
 
-    use units::Network;
+    use units::{Network, WallTime};
 
     use super::{
         ALLOWED_MAX, Allowed, Grant, Metadata, PastAccess, ShareChange, ShareSetting, Squash,
     };
-    use crate::ErrorKind;
+    use crate::{Error, ErrorKind};
 
     fn network(text: &str) -> Network {
         text.parse().expect("a network")
@@ -283,7 +301,11 @@ mod tests {
     fn setting(networks: &[&str]) -> ShareSetting {
         let allow = networks.iter().map(|text| Allowed::new(network(text))).collect();
         let change = ShareChange { allow, ..ShareChange::default() };
-        ShareSetting::default().changed(&change, "s").expect("allowed")
+        changed(&ShareSetting::default(), &change).expect("allowed")
+    }
+
+    fn changed(setting: &ShareSetting, change: &ShareChange) -> Result<ShareSetting, Error> {
+        setting.changed(change, "s", WallTime::from_nanos(7))
     }
 
     const ROOT_IS_NOBODY: Grant = Grant {
@@ -362,23 +384,43 @@ mod tests {
         let read_only = Allowed { read_only: true, ..Allowed::new(network("10.1.9.9/16")) };
         let change = ShareChange {
             metadata: Some(Metadata::Server),
+            log_reads: Some(true),
             deny: vec![network("10.0.0.7")],
             allow: vec![read_only],
         };
-        let after = before.changed(&change, "s").expect("changed");
-        let expected = ShareSetting { metadata: Metadata::Server, allowed: vec![read_only] };
+        let after = changed(&before, &change).expect("changed");
+        let expected = ShareSetting {
+            metadata: Metadata::Server,
+            allowed: vec![read_only],
+            reads_since_ns: Some(7),
+        };
         assert_eq!(after, expected);
         assert_eq!(
             change.to_string(),
-            "metadata server; denied 10.0.0.7; allowed 10.1.0.0/16 reads, squash root, anonymous \
+            "metadata server; log reads on; denied 10.0.0.7; allowed 10.1.0.0/16 reads, squash root, anonymous \
              65534:65534, ports below 1024, past all"
         );
         // A part of an allowed network is no entry.
         for gone in ["10.0.0.7", "10.1.0.0/17", "10.1.0.1"] {
             let change = ShareChange { deny: vec![network(gone)], ..ShareChange::default() };
-            let error = after.changed(&change, "s").expect_err("not there");
+            let error = changed(&after, &change).expect_err("not there");
             assert_eq!((error.kind, error.hint.is_some()), (ErrorKind::NotFound, true), "{gone}");
         }
+    }
+
+    #[test]
+    fn reads_are_logged_since_they_were_first_and_not_since_they_were_again() {
+        let logged = |setting: &ShareSetting, log_reads, now| {
+            let change = ShareChange { log_reads, ..ShareChange::default() };
+            setting.changed(&change, "s", WallTime::from_nanos(now)).expect("changed")
+        };
+        let on = logged(&ShareSetting::default(), Some(true), 7);
+        assert_eq!(on.reads_since_ns, Some(7));
+        assert_eq!(logged(&on, Some(true), 9), on);
+        assert_eq!(logged(&on, None, 9), on);
+        let off = logged(&on, Some(false), 9);
+        assert_eq!(off, ShareSetting::default());
+        assert_eq!(logged(&off, Some(true), 11).reads_since_ns, Some(11));
     }
 
     #[test]
@@ -389,7 +431,7 @@ mod tests {
         };
         let with = |allow| {
             let change = ShareChange { allow, ..ShareChange::default() };
-            ShareSetting::default().changed(&change, "s")
+            changed(&ShareSetting::default(), &change)
         };
         assert_eq!(with(networks(ALLOWED_MAX)).expect("fits").allowed.len(), ALLOWED_MAX);
         let error = with(networks(ALLOWED_MAX + 1)).expect_err("too many");
@@ -402,7 +444,7 @@ mod tests {
     #[test]
     fn settings_are_kept_as_they_are_and_unknown_ones_are_refused() {
         let mut setting = setting(&["10.1.0.0/16", "fd00::/8"]);
-        setting.metadata = Metadata::Server;
+        (setting.metadata, setting.reads_since_ns) = (Metadata::Server, Some(7));
         setting.allowed[1] = Allowed {
             read_only: true,
             squash: Squash::All,

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use units::WallTime;
+
 use crate::catalogue::VolumeRecord;
 use crate::pool::volumes::Volumes;
 use crate::types::{SHARE_BYTES, ShareChange, ShareSetting, VolumeSpec};
@@ -51,7 +53,7 @@ impl Volumes {
         let mut tx = volume.begin()?;
         volume.check_served()?;
         let before = volume.share().ok_or_else(|| no_share(volume.name()))?;
-        let share = Arc::new(before.changed(change, volume.name())?);
+        let share = Arc::new(before.changed(change, volume.name(), volume.now())?);
         tx.change(&volume.record).share = Some(Arc::clone(&share));
         tx.audit("share-set", volume.name(), change.to_string())?;
         let _books = tx.commit()?;
@@ -60,6 +62,24 @@ impl Volumes {
 }
 
 impl Volume {
+    /// Says of a share whose reads are in its operation log that there are some which are not, until
+    /// a time.
+    ///
+    /// # Errors
+    /// Those of the commit.
+    pub fn log_reads_from(&self, time: WallTime) -> Result<()> {
+        let mut tx = self.begin()?;
+        let Some(before) = self.share() else { return Ok(()) };
+        if before.reads_since_ns.is_none_or(|since| since >= time.as_nanos()) {
+            return Ok(());
+        }
+        let reads_since_ns = Some(time.as_nanos());
+        let share = ShareSetting { reads_since_ns, ..(*before).clone() };
+        tx.change(&self.record).share = Some(Arc::new(share));
+        tx.audit("share-reads-unlogged", self.name(), format!("reads are logged from {time} on"))?;
+        tx.commit().map(drop)
+    }
+
     /// Adds a line to the audit log for a command that changed the files of this share.
     ///
     /// # Errors

@@ -305,7 +305,11 @@ fn a_network_has_the_rights_of_its_entry() {
         any_port,
         past,
     };
-    let share = |allowed| ShareSetting { metadata: Metadata::Server, allowed: vec![allowed] };
+    let share = |allowed| ShareSetting {
+        metadata: Metadata::Server,
+        allowed: vec![allowed],
+        ..ShareSetting::default()
+    };
     let rig = Rig::sized(POOL_BYTES, share(entry(true, Squash::None, true, PastAccess::All)));
     let mut client = Client::connect(rig.address);
     let top = client.mount("/s").expect("a handle");
