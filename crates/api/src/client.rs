@@ -87,7 +87,7 @@ pub enum ClientError {
     Problem(Box<Problem>),
 }
 
-/// What an answer has; none where there is no such thing.
+/// The answer of a call; none where the server knows no such thing.
 pub fn found<T>(answer: Result<T>) -> Result<Option<T>> {
     match answer {
         Err(error) if error.exit_code() == ExitCode::NotFound => Ok(None),

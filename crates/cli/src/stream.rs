@@ -53,7 +53,7 @@ pub fn import(file: &Path, uri: &str, size_bytes: u64) -> anyhow::Result<()> {
     export.ask(Command::Flush, 0, 0)
 }
 
-/// What is read of a stream, or of a file.
+/// The bytes of a stream, or of a file, to be read.
 pub fn input(file: &Path) -> Result<Box<dyn Read>, Failure> {
     if file == Path::new("-") {
         return Ok(Box::new(io::stdin().lock()));
