@@ -16,10 +16,10 @@ use crate::{
     DeletedVersions, DeletedVolume, DenyQuery, DiffQuery, DryRunQuery, ExitCode, Explained, Group,
     GroupReverted, GroupVersion, GrowPool, History, HistoryQuery, ImportVolume, IscsiAccess,
     IscsiTarget, Job, ListQuery, MadeTarget, Mark, MemberResolved, Model, ModelQuery, OpenFiles,
-    Pool, Problem, Pruned, Range, RangeQuery, RecordQuery, Rename, Renamed, ReplaceMember,
-    Resolved, Revert, Reverted, Schedule, Scrub, Server, SetSchedule, SetScrub, SetWatch, Share,
-    Spare, Timeline, TimelineQuery, Undelete, Verification, Verify, Version, Volume, VolumeSpace,
-    Watch,
+    Pool, Problem, ProblemKind, Pruned, Range, RangeQuery, RecordQuery, Rename, Renamed,
+    ReplaceMember, Resolved, Revert, Reverted, Schedule, Scrub, Server, SetSchedule, SetScrub,
+    SetWatch, Share, Spare, Timeline, TimelineQuery, Undelete, Verification, Verify, Version,
+    Volume, VolumeSpace, Watch,
 };
 
 mod address;
@@ -87,7 +87,21 @@ pub enum ClientError {
     Problem(Box<Problem>),
 }
 
+/// The answer of a call; none where the server knows no such thing.
+pub fn found<T>(answer: Result<T>) -> Result<Option<T>> {
+    match answer {
+        Err(error) if error.exit_code() == ExitCode::NotFound => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
 impl ClientError {
+    /// Whether the server said no for this reason.
+    #[must_use]
+    pub fn is(&self, kind: ProblemKind) -> bool {
+        matches!(self, ClientError::Problem(problem) if problem.problem_kind() == Some(kind))
+    }
+
     /// The exit code of a command that met it.
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
@@ -128,6 +142,24 @@ pub struct Page<T> {
     pub entries: Vec<T>,
     /// Where the next page begins; `None` at the end.
     pub next: Option<u64>,
+}
+
+impl<T> Page<T> {
+    /// The entries of all pages; `get` is asked for the one that begins there.
+    ///
+    /// # Errors
+    /// Those of `get`.
+    pub fn all<E>(
+        mut get: impl FnMut(Option<u64>) -> std::result::Result<Page<T>, E>,
+    ) -> std::result::Result<Vec<T>, E> {
+        let mut page = get(None)?;
+        let mut all = page.entries;
+        while page.next.is_some() {
+            page = get(page.next)?;
+            all.append(&mut page.entries);
+        }
+        Ok(all)
+    }
 }
 
 /// A client of one server.

@@ -102,17 +102,13 @@ pub struct FileEntry {
 pub struct TreeQuery {
     /// A path from the top; `/`, the top, by default. A byte that is no UTF-8 is `\xHH`, and a
     /// backslash `\\`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(example = "/docs", pattern = "^[/][a-z0-9]{1,32}$")]
     pub path: Option<String>,
     /// The moment; the present by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
     /// Entries in a page: 1 to 10000, 10000 by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
     /// The `next` in the Link header of the page before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }
 
@@ -125,7 +121,6 @@ pub struct FileQuery {
     #[param(example = "/letter", pattern = "^[/][a-z0-9]{1,32}$")]
     pub path: String,
     /// The moment; the present by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
 }
 
@@ -136,11 +131,9 @@ pub struct FileQuery {
 pub struct ArchiveQuery {
     /// A path from the top; `/`, the top, by default. A byte that is no UTF-8 is `\xHH`, and a
     /// backslash `\\`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(example = "/docs", pattern = "^[/][a-z0-9]{1,32}$")]
     pub path: Option<String>,
     /// The moment; the present by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
 }
 
@@ -152,7 +145,6 @@ pub struct ImportFilesQuery {
     /// The path, from the top, of the directory that all of it is put into, which is made if it is
     /// not there; `/`, the top, by default. A byte that is no UTF-8 is `\xHH`, and a backslash
     /// `\\`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(example = "/docs", pattern = "^[/][a-z0-9]{1,32}$")]
     pub path: Option<String>,
 }
@@ -258,18 +250,14 @@ pub struct FileDiffQuery {
     /// One moment.
     pub from: String,
     /// The other; the present by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// The share that the other is of, if it is another one: a clone, the origin, or a clone of
     /// that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_share: Option<String>,
     /// Objects that are compared for a page: 1 to 65536, 65536 by default. A page may have fewer
     /// paths, or none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
     /// The `next` in the Link header of the page before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }
 

@@ -24,7 +24,9 @@ mod types;
 mod verification;
 mod watch;
 
-pub use client::{Client, ClientError, ClientTls, Distrust, Page, ServerAddress, TlsFileError};
+pub use client::{
+    Client, ClientError, ClientTls, Distrust, Page, ServerAddress, TlsFileError, found,
+};
 pub use dry_run::Would;
 pub use files::{
     ArchiveQuery, FileDiffQuery, FileDifference, FileEntry, FileQuery, ImportFilesQuery,

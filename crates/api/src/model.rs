@@ -11,13 +11,10 @@ use crate::{Granularity, SpanInput};
 #[into_params(parameter_in = Query)]
 pub struct ModelQuery {
     /// Granularities with commas between them; a ladder of them by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granularity: Option<String>,
     /// The write-back cache, such as `64MiB`; none by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<String>,
     /// Percent of the cache that may be dirty; 3 by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dirty: Option<f64>,
 }
 
@@ -27,19 +24,14 @@ pub struct ModelQuery {
 #[into_params(parameter_in = Query)]
 pub struct AdviceQuery {
     /// The granularity.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granularity: Option<String>,
     /// How far back every retained moment is kept; `1d`, or what fits, by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<String>,
     /// The space that history may take; the volume's limit by default, or its size if it has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history_limit: Option<String>,
     /// The write-back cache, such as `64MiB`; 0 is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<String>,
     /// Percent of the cache that may be dirty; 3 by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dirty: Option<f64>,
 }
 

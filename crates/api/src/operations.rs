@@ -61,32 +61,24 @@ pub struct Operation {
 #[into_params(parameter_in = Query)]
 pub struct OperationsQuery {
     /// Not before this moment.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// Not after this moment.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
     /// Of a client: an address or a network.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
     /// Of a user.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
     /// On a path, or below it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// Of procedures, with commas between them.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub op: Option<String>,
     /// More conditions, as the `undo` of a repair has them.
-    #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "where")]
     pub conditions: Option<String>,
     /// Operations in the answer at most: 1 to 10,000, which is the default.
     #[param(minimum = 1, maximum = 10_000)]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
     /// Where the page begins: the `next` of the one before.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }
 
@@ -99,14 +91,11 @@ pub struct VersionsOfQuery {
     #[param(example = "/docs/letter.txt")]
     pub path: String,
     /// The moment at which that is its path; the present by default.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
     /// Operations in the answer at most: 1 to 10,000, which is the default.
     #[param(minimum = 1, maximum = 10_000)]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
     /// Where the page begins: the `next` of the one before.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }
 

@@ -7,7 +7,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{Granularity, SizeInput, SpanInput};
 
 /// A new volume.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateVolume {
     /// 1 to 128 characters of `A-Za-z0-9._-`, beginning with a letter or digit.
@@ -62,7 +62,7 @@ pub struct CreateVolume {
 
 /// A volume that begins as a file of the server's machine and is served at once: what was not
 /// copied yet is read from the file. Only over the server's unix socket.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportVolume {
     /// Name of the new volume: 1 to 128 characters of `A-Za-z0-9._-`, beginning with a letter or
@@ -288,19 +288,14 @@ pub struct ResolveQuery {
 #[into_params(parameter_in = Query)]
 pub struct HistoryQuery {
     /// From this moment; the oldest by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// To this moment; the present by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
     /// Length of an interval; `1s` by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     /// Intervals in a page: 1 to 10000, 1000 by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
     /// The `next` of the page before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
@@ -310,10 +305,8 @@ pub struct HistoryQuery {
 #[into_params(parameter_in = Query)]
 pub struct AuditQuery {
     /// Entries in a page: 1 to 10000, which is the default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
     /// From the entry after this number on, or with `newest` from the one before it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
     /// The newest entries first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -326,11 +319,10 @@ pub struct AuditQuery {
 #[into_params(parameter_in = Query)]
 pub struct RecordQuery {
     /// A span such as `60s`, at most `7d`; until the client leaves by default.
-    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "for")]
     #[param(rename = "for")]
     pub length: Option<String>,
     /// Bytes that the trace may have, such as `1GiB`; at least `4KiB`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
 }
 
@@ -342,17 +334,13 @@ pub struct DiffQuery {
     /// One moment.
     pub from: String,
     /// The other; the present by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// The volume that the other is of, if it is another one: a clone, the origin, or a clone of
     /// that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_volume: Option<String>,
     /// Ranges in a page: 1 to 65536, 65536 by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
     /// The `next` in the Link header of the page before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }
 
@@ -362,10 +350,8 @@ pub struct DiffQuery {
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
     /// Entries in a page: 1 to 10000, 10000 by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
     /// The `next` in the Link header of the page before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }
 

@@ -9,15 +9,16 @@ use std::str::FromStr;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use units::{Malformed, Size, Span, WallTime};
-use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, OneOfBuilder, SchemaFormat, Type};
+use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 /// Nanoseconds in a second.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// An instant; RFC 3339 in UTC with nanoseconds in JSON.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+/// RFC 3339 in UTC with nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ToSchema)]
+#[schema(value_type = String, format = DateTime, examples("2026-11-21T10:00:00.000000000Z"))]
 pub struct Time(pub WallTime);
 
 impl fmt::Display for Time {
@@ -39,18 +40,8 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-impl PartialSchema for Time {
-    fn schema() -> RefOr<Schema> {
-        text_schema("RFC 3339 in UTC with nanoseconds.", "2026-11-21T10:00:00.000000000Z")
-            .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
-            .into()
-    }
-}
-
-impl ToSchema for Time {}
-
 /// A size in bytes: an integer in what we send; text such as `10GiB` is taken too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeInput(pub Size);
 
 impl Serialize for SizeInput {
@@ -143,13 +134,6 @@ impl<T> Visitor<'_> for NumberOrText<T> {
     fn visit_str<E: de::Error>(self, value: &str) -> Result<T, E> {
         (self.text)(value).map_err(E::custom)
     }
-}
-
-fn text_schema(description: &str, example: &str) -> ObjectBuilder {
-    ObjectBuilder::new()
-        .schema_type(Type::String)
-        .description(Some(description))
-        .examples([serde_json::Value::from(example)])
 }
 
 fn number_or_text(description: &str, example: &str, (pattern, max): (&str, u64)) -> RefOr<Schema> {

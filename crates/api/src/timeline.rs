@@ -12,13 +12,10 @@ use crate::{Event, Resolved, Stamp, Time, Who};
 #[into_params(parameter_in = Query)]
 pub struct TimelineQuery {
     /// From this moment; the oldest by default. One before the window's start is that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// To this moment; the present by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
     /// Columns: 1 to 4000, 800 by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub points: Option<usize>,
 }
 
@@ -66,10 +63,8 @@ pub struct HeatQuery {
     /// The earlier moment.
     pub from: String,
     /// The later moment; the present by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// Parts at most: 1 to 16384, 1024 by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cells: Option<u64>,
 }
 

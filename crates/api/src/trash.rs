@@ -18,7 +18,6 @@ pub struct DeleteQuery {
     #[serde(default)]
     pub now: bool,
     /// How long it can be had back, as a span; `7d` by default, sooner over when room is wanted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(example = "7d")]
     pub grace: Option<String>,
     /// Only say what would be done.

@@ -10,16 +10,15 @@ mod trial;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::thread;
 
 use api::{Client, CreateClone, CreateMark, ExitCode, ProblemKind, Range, Resolved};
 use serde::Serialize;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 
 use crate::failure::Failure;
-use crate::output::{Align, count, human, table};
+use crate::output::{Table, count, human};
 use crate::session::{Session, say};
-use crate::{diff, moment};
+use crate::{diff, moment, signals};
 use search::{Past, Step};
 use trial::{Attach, Interrupted, Run, Trial, Verdict};
 
@@ -130,7 +129,10 @@ pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
         return Err(Failure::usage(text).with_hint("good comes before bad").into());
     }
     let interrupted = Arc::new(Interrupted::default());
-    catch(&interrupted)?;
+    // An interrupt ends the look under way.
+    let (signals, held) =
+        ([SignalKind::interrupt(), SignalKind::terminate()], Arc::clone(&interrupted));
+    signals::catch(signals, move || held.interrupt())?;
     let trial = Trial {
         session,
         client: &client,
@@ -154,27 +156,6 @@ pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
     let found = Found { volume, last_good: good, first_bad: bad, settled, written, runs, made };
     session.answer(&found, |found| show(found, args.step))?;
     Ok(if found.settled { ExitCode::Done } else { ExitCode::Partly })
-}
-
-/// Has an interrupt end the look under way.
-fn catch(interrupted: &Arc<Interrupted>) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
-    let [interrupt, terminate] = runtime.block_on(async { kinds.map(signal) });
-    let (mut interrupt, mut terminate) = (interrupt?, terminate?);
-    let interrupted = Arc::clone(interrupted);
-    thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        loop {
-            runtime.block_on(async {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
-            });
-            interrupted.interrupt();
-        }
-    })?;
-    Ok(())
 }
 
 /// Makes the marks and clones that were asked for; those that are there already stay.
@@ -205,28 +186,19 @@ fn keep(
 
 fn unless_there<T>(made: Result<T, api::ClientError>) -> anyhow::Result<()> {
     match made {
-        Err(api::ClientError::Problem(problem))
-            if problem.problem_kind() == Some(ProblemKind::Exists) =>
-        {
-            Ok(())
-        }
+        Err(error) if error.is(ProblemKind::Exists) => Ok(()),
         made => Ok(made.map(drop)?),
     }
 }
 
 fn show(found: &Found, step: Step) -> String {
-    let heading = [
-        ("SEQ", Align::Right),
-        ("TIME", Align::Left),
-        ("EXIT", Align::Right),
-        ("VERDICT", Align::Left),
-    ];
-    let row = |run: &Run| {
-        let code = run.exit_code.map_or("-".to_owned(), |code| code.to_string());
-        let verdict = run.verdict.word().to_owned();
-        vec![run.at.seq.to_string(), run.at.time.to_string(), code, verdict]
-    };
-    let mut text = table(&heading, &found.runs.iter().map(row).collect::<Vec<_>>());
+    let code = |code: Option<i32>| code.map_or("-".to_owned(), |code| code.to_string());
+    let mut text = Table::of(&found.runs)
+        .right("SEQ", |run| run.at.seq.to_string())
+        .left("TIME", |run| run.at.time.to_string())
+        .right("EXIT", |run| code(run.exit_code))
+        .left("VERDICT", |run| run.verdict.word().to_owned())
+        .text();
     let stamp = |at: &Resolved| format!("{}@seq:{} ({})", found.volume, at.seq, at.time);
     text += &format!("\nlast good   {}\n", stamp(&found.last_good));
     text += &format!("first bad   {}\n", stamp(&found.first_bad));

@@ -6,12 +6,11 @@
 //! 2. It is applied whole or not at all: what fails is taken back, and of what is killed the
 //!    command that takes it back was printed before the first write.
 
-use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
 use api::{
-    ChangeVolume, Client, CreateMark, DeleteQuery, DiffQuery, ExitCode, ListQuery, Resolved,
+    ChangeVolume, Client, CreateMark, DeleteQuery, DiffQuery, ListQuery, ProblemKind, Resolved,
     Revert, SizeInput, Volume,
 };
 use serde_json::json;
@@ -128,14 +127,7 @@ fn is_zero(part: &[u8]) -> bool {
 
 /// Applies a stream of changes.
 pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<()> {
-    let input: Box<dyn Read> = match args.file == Path::new("-") {
-        true => Box::new(io::stdin().lock()),
-        false => Box::new(
-            File::open(&args.file)
-                .map_err(|e| Failure::new(format!("cannot read {}: {e}", args.file.display())))?,
-        ),
-    };
-    let mut input = BufReader::with_capacity(1 << 20, input);
+    let mut input = BufReader::with_capacity(1 << 20, stream::input(&args.file)?);
     let head = Head::read(&mut input)?;
     let client = session.client()?;
     match &head.from {
@@ -210,15 +202,15 @@ fn go_on(
 /// Fails unless the volume has the content of a stream's base.
 fn check_base(client: &Client, name: &str, base: &str) -> anyhow::Result<()> {
     let query = DiffQuery { from: format!("mark:{base}"), limit: Some(1), ..DiffQuery::default() };
-    match client.diff(name, &query) {
-        Ok(page) if page.entries.is_empty() => Ok(()),
-        Ok(_) => Err(Failure::new(format!("{name} was written since it was the stream's base"))
+    match api::found(client.diff(name, &query))? {
+        Some(page) if page.entries.is_empty() => Ok(()),
+        Some(_) => Err(Failure::new(format!("{name} was written since it was the stream's base"))
             .with_hint(format!(
                 "hindsight diff {name}@{base} {name} says where; hindsight revert {name} --to \
                  {base} takes it back"
             ))
             .into()),
-        Err(error) if error.exit_code() == ExitCode::NotFound => {
+        None => {
             let text =
                 format!("{name} is not known to be the stream's base: it has no mark {base}");
             Err(Failure::new(text)
@@ -228,7 +220,6 @@ fn check_base(client: &Client, name: &str, base: &str) -> anyhow::Result<()> {
                 ))
                 .into())
         }
-        Err(error) => Err(error.into()),
     }
 }
 
@@ -251,7 +242,7 @@ fn mark(client: &Client, name: &str, head: &Head) -> anyhow::Result<()> {
         let mark = CreateMark { name: head.to.clone(), at: None, pin: false };
         match client.create_mark(name, &mark) {
             // It was, before: this goes there and back.
-            Err(error) if is_taken(&error) => {
+            Err(error) if error.is(ProblemKind::Exists) => {
                 client.delete_mark(name, &head.to)?;
                 client.create_mark(name, &mark)?;
             }
@@ -259,11 +250,6 @@ fn mark(client: &Client, name: &str, head: &Head) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-fn is_taken(error: &api::ClientError) -> bool {
-    let api::ClientError::Problem(problem) = error else { return false };
-    problem.problem_kind() == Some(api::ProblemKind::Exists)
 }
 
 /// Writes what a stream has to a volume, and flushes.

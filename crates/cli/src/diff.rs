@@ -1,9 +1,9 @@
 //! `hindsight diff`.
 
-use api::{Client, DiffQuery, ExitCode, Range};
+use api::{Client, DiffQuery, ExitCode, Page, Range};
 use units::{Moment, Seq, VolumeMoment};
 
-use crate::output::{Align, count, human, table};
+use crate::output::{Table, count, human};
 use crate::session::{Session, say};
 use crate::{moment, share_files};
 
@@ -49,11 +49,7 @@ pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Whether a share has this name.
 fn is_share(client: &Client, name: &str) -> anyhow::Result<bool> {
-    match client.share(name) {
-        Ok(_) => Ok(true),
-        Err(error) if error.exit_code() == ExitCode::NotFound => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+    Ok(api::found(client.share(name))?.is_some())
 }
 
 /// The ranges that differ between two moments of volumes that are fixed.
@@ -69,19 +65,15 @@ pub fn between(
         limit: None,
         next: None,
     };
-    let mut ranges = Vec::new();
-    loop {
-        let page = client.diff(volume, &query)?;
-        ranges.extend(page.entries);
-        match page.next {
-            Some(next) => query.next = Some(next),
-            None => return Ok(ranges),
-        }
-    }
+    Ok(Page::all(|next| {
+        query.next = next;
+        client.diff(volume, &query)
+    })?)
 }
 
 pub fn show(ranges: &[Range]) -> String {
-    let heading = [("OFFSET", Align::Right), ("LENGTH", Align::Right)];
-    let row = |r: &Range| vec![r.offset.to_string(), r.length.to_string()];
-    table(&heading, &ranges.iter().map(row).collect::<Vec<_>>())
+    Table::of(ranges)
+        .right("OFFSET", |r| r.offset.to_string())
+        .right("LENGTH", |r| r.length.to_string())
+        .text()
 }

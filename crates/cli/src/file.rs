@@ -34,7 +34,7 @@ pub enum Verb {
     /// Show the versions of a file: when what its path leads to changed.
     History(history::HistoryArgs),
     /// Show when something was at a path: last, and since when.
-    Find(find::FindArgs),
+    Find(history::SearchArgs),
 }
 
 pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {

@@ -1,14 +1,14 @@
 //! `hindsight group`.
 
 use api::{
-    ChangeGroup, CreateGroup, CreateVersion, ExitCode, Group, GroupVersion, ListQuery, RangeQuery,
-    Would,
+    ChangeGroup, CreateGroup, CreateVersion, ExitCode, Group, GroupVersion, ListQuery, Page,
+    RangeQuery, Would,
 };
 use clap::Subcommand;
 use serde_json::json;
 
 use crate::failure;
-use crate::output::{self, Align, table};
+use crate::output::{self, Table};
 use crate::session::{Session, say};
 use crate::version::{Numbers, warn_of_hook};
 use crate::volume::hook_or_none;
@@ -153,16 +153,8 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
 fn show(session: &Session, group: &str) -> anyhow::Result<()> {
     let client = session.client()?;
     let found = client.group(group)?;
-    let mut query = ListQuery::default();
-    let mut captures = Vec::new();
-    loop {
-        let page = client.group_versions(group, &query)?;
-        captures.extend(page.entries);
-        match page.next {
-            Some(next) => query.next = Some(next),
-            None => break,
-        }
-    }
+    let page = |next| client.group_versions(group, &ListQuery { next, limit: None });
+    let captures = Page::all(page)?;
     let answer = json!({"group": found, "versions": captures});
     session.answer(&answer, |_| {
         format!("{}\n{}", list(std::slice::from_ref(&found)), versions(&captures))
@@ -207,37 +199,29 @@ fn delete_versions(
 }
 
 fn list(groups: &[Group]) -> String {
-    let heading = [
-        ("GROUP", Align::Left),
-        ("VOLUMES", Align::Left),
-        ("CAPTURES", Align::Right),
-        ("CREATED", Align::Left),
-        ("HOOK", Align::Left),
-    ];
-    let row = |g: &Group| {
-        let hook = g.hook.as_deref().map(|hook| show_hook(hook, g.hook_known));
-        let (captures, created) = (g.captures.to_string(), g.created.to_string());
-        vec![g.name.clone(), g.volumes.join(", "), captures, created, hook.unwrap_or_default()]
+    let hook = |group: &Group| {
+        group.hook.as_deref().map_or_else(String::new, |hook| show_hook(hook, group.hook_known))
     };
-    table(&heading, &groups.iter().map(row).collect::<Vec<_>>())
+    Table::of(groups)
+        .left("GROUP", |group| group.name.clone())
+        .left("VOLUMES", |group| group.volumes.join(", "))
+        .right("CAPTURES", |group| group.captures.to_string())
+        .left("CREATED", |group| group.created.to_string())
+        .left("HOOK", |group| hook(group))
+        .text()
 }
 
 fn versions(captures: &[GroupVersion]) -> String {
-    let heading = [
-        ("NUMBER", Align::Right),
-        ("TIME", Align::Left),
-        ("CONSISTENCY", Align::Left),
-        ("VERSIONS", Align::Left),
-        ("LABEL", Align::Left),
-    ];
-    let row = |capture: &GroupVersion| {
+    let named = |capture: &GroupVersion| {
         let members = capture.versions.iter();
-        let named: Vec<String> =
-            members.map(|member| format!("{}@v:{}", member.volume, member.number)).collect();
-        let number = capture.number.to_string();
-        let consistency = capture.consistency.clone();
-        let time = capture.time.to_string();
-        vec![number, time, consistency, named.join(", "), capture.label.clone()]
+        let named = members.map(|member| format!("{}@v:{}", member.volume, member.number));
+        named.collect::<Vec<String>>().join(", ")
     };
-    table(&heading, &captures.iter().map(row).collect::<Vec<_>>())
+    Table::of(captures)
+        .right("NUMBER", |capture| capture.number.to_string())
+        .left("TIME", |capture| capture.time.to_string())
+        .left("CONSISTENCY", |capture| capture.consistency.clone())
+        .left("VERSIONS", |capture| named(capture))
+        .left("LABEL", |capture| capture.label.clone())
+        .text()
 }

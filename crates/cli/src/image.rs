@@ -138,11 +138,7 @@ pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<()> {
     }
     let content = content(args)?;
     let client = session.client()?;
-    let existing = match client.volume(&args.name) {
-        Ok(volume) => Some(volume),
-        Err(error) if error.exit_code() == ExitCode::NotFound => None,
-        Err(error) => return Err(error.into()),
-    };
+    let existing = api::found(client.volume(&args.name))?;
     let size = size_of(&content, args, existing.as_ref())?;
     // What an import left that was interrupted holds nothing but a part of an image.
     let is_new = existing.as_ref().is_none_or(|volume| volume.unfinished_import);
@@ -286,9 +282,7 @@ fn import_lazily(session: &Session, args: &ImportArgs) -> anyhow::Result<()> {
         name: args.name.clone(),
         file: path.to_owned(),
         format: args.format.map(|format| format.name().to_owned()),
-        architecture: None,
-        granularity: None,
-        window: None,
+        ..ImportVolume::default()
     })?;
     say(&format!(
         "{} is served; {path} is copied in the background: do not write to it until `hindsight \
@@ -302,18 +296,7 @@ fn create(client: &Client, name: &str, size: u64) -> anyhow::Result<Volume> {
     Ok(client.create_volume(&CreateVolume {
         name: name.to_owned(),
         size: SizeInput(Size(size)),
-        architecture: None,
-        like: None,
-        granularity: None,
-        window: None,
-        history_limit: None,
-        extent: None,
-        copy_unit: None,
-        cache: None,
-        cache_dirty_percent: None,
-        encoding: None,
-        encode_after: None,
-        dedup: None,
+        ..CreateVolume::default()
     })?)
 }
 
@@ -333,7 +316,7 @@ pub fn export(session: &Session, args: &ExportArgs) -> anyhow::Result<()> {
         None => format_of_name(&args.file)?,
     };
     if !is_stream {
-        may_replace(args)?;
+        may_export_to(args)?;
     }
     let client = session.client()?;
     let volume = client.volume(&source.volume)?;
@@ -360,18 +343,21 @@ pub fn export(session: &Session, args: &ExportArgs) -> anyhow::Result<()> {
     session.answer(&answer, |_| String::new())
 }
 
-/// Refuses a file that is there unless it shall be replaced, and what is no regular file.
-fn may_replace(args: &ExportArgs) -> anyhow::Result<()> {
-    if !args.file.try_exists()? {
-        return Ok(());
-    }
-    let file = args.file.display();
-    if !args.overwrite {
-        return Err(Failure::new(format!("{file} exists"))
+/// Refuses a file that is there unless it shall be replaced.
+pub fn may_replace(file: &Path, overwrite: bool) -> anyhow::Result<()> {
+    if !overwrite && file.try_exists()? {
+        return Err(Failure::new(format!("{} exists", file.display()))
             .with_hint("give another name, or --overwrite")
             .into());
     }
-    if !args.file.metadata()?.is_file() {
+    Ok(())
+}
+
+/// The same, and what is no regular file.
+fn may_export_to(args: &ExportArgs) -> anyhow::Result<()> {
+    may_replace(&args.file, args.overwrite)?;
+    let file = args.file.display();
+    if args.file.try_exists()? && !args.file.metadata()?.is_file() {
         return Err(Failure::new(format!("{file} is not a regular file"))
             .with_hint(
                 "export to a file; for a device: qemu-img convert from the nbd address that \
@@ -390,30 +376,30 @@ pub fn to_file_or_stream<T>(
     if stream::is_one(&args.file)? {
         return write(stream::output(&args.file)?);
     }
-    may_replace(args)?;
-    let unfinished = unfinished(&args.file)?;
-    let written = File::create(&unfinished).map_err(anyhow::Error::from);
-    let written = written.and_then(|file| write(Box::new(file)));
+    may_export_to(args)?;
+    whole(&args.file, |unfinished| write(Box::new(File::create(unfinished)?)))
+}
+
+/// Has `write` make a file, which gets its name when it is whole.
+pub fn whole<T>(file: &Path, write: impl FnOnce(&Path) -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let unfinished = unfinished(file)?;
+    let written = write(&unfinished);
     if written.is_err() {
         // It is of no use to anyone; that it could not be removed matters less than why it failed.
         let _ = std::fs::remove_file(&unfinished);
         return written;
     }
-    std::fs::rename(&unfinished, &args.file)?;
+    std::fs::rename(&unfinished, file)?;
     written
 }
 
-/// Has `qemu-img` write the image; the file gets its name when it is whole.
+/// Has `qemu-img` write the image.
 fn copy_out(args: &ExportArgs, format: Format, uri: &str) -> anyhow::Result<()> {
-    let unfinished = unfinished(&args.file)?;
-    let mut command = convert();
-    command.args(["-f", "raw", "-O", format.name(), uri]).arg(operand(&unfinished));
-    if let Err(error) = run(command, "exporting") {
-        // It is of no use to anyone; that it could not be removed matters less than why it failed.
-        let _ = std::fs::remove_file(&unfinished);
-        return Err(error);
-    }
-    Ok(std::fs::rename(&unfinished, &args.file)?)
+    whole(&args.file, |unfinished| {
+        let mut command = convert();
+        command.args(["-f", "raw", "-O", format.name(), uri]).arg(operand(unfinished));
+        run(command, "exporting")
+    })
 }
 
 /// The form that the ending of a name says. Any other ending is refused: a raw file called

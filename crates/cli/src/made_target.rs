@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::output::{Align, pairs, table};
+use crate::output::{Table, pairs};
 use crate::session::{Session, say};
 use crate::target::{AccessArgs, told};
 
@@ -22,11 +22,8 @@ impl FromStr for Lun {
         let form = || "a unit is N=VOLUME or N=VOLUME@MOMENT".to_owned();
         let (number, of) = text.split_once('=').ok_or_else(form)?;
         let lun = number.parse().map_err(|_| form())?;
-        let (volume, at) = match of.split_once('@') {
-            Some((volume, at)) => (volume, Some(at.to_owned())),
-            None => (of, None),
-        };
-        Ok(Lun(NewLun { lun, volume: volume.to_owned(), at }))
+        let (volume, at) = split(of);
+        Ok(Lun(NewLun { lun, volume: volume.to_owned(), at: at.map(str::to_owned) }))
     }
 }
 
@@ -68,6 +65,11 @@ pub struct LunArgs {
     force: bool,
 }
 
+/// A name, and the moment behind it.
+pub fn split(text: &str) -> (&str, Option<&str>) {
+    text.split_once('@').map_or((text, None), |(name, at)| (name, Some(at)))
+}
+
 impl LunArgs {
     /// Whether some are named.
     pub fn is_some(&self) -> bool {
@@ -77,23 +79,18 @@ impl LunArgs {
 
 pub fn create(session: &Session, args: CreateArgs) -> anyhow::Result<()> {
     let access = args.access.change()?;
-    let (group, at) = match args.group.as_deref().map(|group| (group, group.split_once('@'))) {
-        None => (None, None),
-        Some((_, Some((group, at)))) => (Some(group.to_owned()), Some(at.to_owned())),
-        Some((group, None)) => (Some(group.to_owned()), None),
-    };
+    let (group, at) = args.group.as_deref().map(split).unzip();
     let body = CreateTarget {
         name: args.name,
         luns: args.lun.into_iter().map(|lun| lun.0).collect(),
-        group,
-        at,
+        group: group.map(str::to_owned),
+        at: at.flatten().map(str::to_owned),
         chap: access.chap.flatten(),
         mutual: access.mutual.flatten(),
         allow: access.allow,
     };
     let made = session.client()?.create_target(&body)?;
-    session.answer(&made, shown)?;
-    Ok(())
+    session.answer(&made, shown)
 }
 
 /// Changes a made target.
@@ -113,21 +110,13 @@ pub fn set(
         force: luns.force,
     };
     let changed = session.client()?.change_made_target(name, &body)?;
-    session.answer(&changed, shown)?;
-    Ok(())
+    session.answer(&changed, shown)
 }
 
 pub fn delete(session: &Session, args: &DeleteArgs) -> anyhow::Result<()> {
     session.client()?.delete_target(&args.name, args.force)?;
     say(&format!("target {}: deleted; its volumes stay", args.name));
-    session.answer(&json!({"name": args.name, "deleted": true}), |_| String::new())?;
-    Ok(())
-}
-
-/// How to log in to a made target, and who is.
-pub fn show(session: &Session, target: &MadeTarget) -> anyhow::Result<()> {
-    session.answer(target, shown)?;
-    Ok(())
+    session.answer(&json!({"name": args.name, "deleted": true}), |_| String::new())
 }
 
 /// The disk that a unit is, for people.
@@ -136,7 +125,8 @@ fn disk(lun: &api::TargetLun) -> String {
     lun.seq.map_or_else(|| volume.to_owned(), |seq| format!("{volume}@seq:{seq}"))
 }
 
-fn shown(target: &MadeTarget) -> String {
+/// How to log in to a made target, and who is.
+pub fn shown(target: &MadeTarget) -> String {
     let mut shown = Vec::new();
     if let Some(name) = &target.iscsi_name {
         shown.push(("target", name.clone()));
@@ -158,19 +148,16 @@ fn shown(target: &MadeTarget) -> String {
 
 /// The made targets as a table.
 pub fn list(targets: &[MadeTarget]) -> String {
-    let heading = [
-        ("TARGET", Align::Left),
-        ("SESSIONS", Align::Right),
-        ("LUNS", Align::Left),
-        ("NAME", Align::Left),
-    ];
-    let row = |target: &MadeTarget| {
-        let luns: Vec<String> =
-            target.luns.iter().map(|lun| format!("{}={}", lun.lun, disk(lun))).collect();
-        let name = target.iscsi_name.clone().unwrap_or_default();
-        vec![target.name.clone(), target.sessions.len().to_string(), luns.join(" "), name]
+    let luns = |target: &MadeTarget| {
+        let luns = target.luns.iter().map(|lun| format!("{}={}", lun.lun, disk(lun)));
+        luns.collect::<Vec<String>>().join(" ")
     };
-    table(&heading, &targets.iter().map(row).collect::<Vec<_>>())
+    Table::of(targets)
+        .left("TARGET", |target| target.name.clone())
+        .right("SESSIONS", |target| target.sessions.len().to_string())
+        .left("LUNS", |target| luns(target))
+        .left("NAME", |target| target.iscsi_name.clone().unwrap_or_default())
+        .text()
 }
 
 /// Refuses units of a volume's own target.

@@ -42,6 +42,7 @@ mod share;
 mod share_archive;
 mod share_files;
 mod share_operations;
+mod signals;
 mod space;
 mod stream;
 mod target;

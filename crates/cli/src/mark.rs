@@ -1,13 +1,13 @@
 //! `hindsight mark`.
 
-use api::{CreateMark, ExitCode, ListQuery, Mark, Would};
+use api::{CreateMark, ExitCode, ListQuery, Mark, Page, Would};
 use clap::Subcommand;
 use serde_json::json;
 use units::Granularity;
 
 use crate::failure::Failure;
 use crate::moment;
-use crate::output::{Align, table};
+use crate::output::Table;
 use crate::session::{Session, say};
 
 #[derive(Debug, Subcommand)]
@@ -70,16 +70,7 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
 
 fn all(session: &Session, name: &str) -> anyhow::Result<Vec<Mark>> {
     let client = session.client()?;
-    let mut query = ListQuery::default();
-    let mut marks = Vec::new();
-    loop {
-        let page = client.marks(name, &query)?;
-        marks.extend(page.entries);
-        match page.next {
-            Some(next) => query.next = Some(next),
-            None => return Ok(marks),
-        }
-    }
+    Ok(Page::all(|next| client.marks(name, &ListQuery { next, limit: None }))?)
 }
 
 fn delete(session: &Session, name: &str, mark: &str, dry_run: bool) -> anyhow::Result<()> {
@@ -104,21 +95,11 @@ fn delete(session: &Session, name: &str, mark: &str, dry_run: bool) -> anyhow::R
 }
 
 fn list(marks: &[Mark]) -> String {
-    let heading = [
-        ("NAME", Align::Left),
-        ("TIME", Align::Left),
-        ("SEQ", Align::Right),
-        ("PINNED", Align::Left),
-        ("CREATED", Align::Left),
-    ];
-    let row = |m: &Mark| {
-        vec![
-            m.name.clone(),
-            m.time.to_string(),
-            m.seq.to_string(),
-            if m.pinned { "yes" } else { "no" }.to_owned(),
-            m.created.to_string(),
-        ]
-    };
-    table(&heading, &marks.iter().map(row).collect::<Vec<_>>())
+    Table::of(marks)
+        .left("NAME", |m| m.name.clone())
+        .left("TIME", |m| m.time.to_string())
+        .right("SEQ", |m| m.seq.to_string())
+        .left("PINNED", |m| if m.pinned { "yes" } else { "no" }.to_owned())
+        .left("CREATED", |m| m.created.to_string())
+        .text()
 }

@@ -6,7 +6,9 @@
 use std::path::Path;
 
 use anyhow::Context;
-use api::{Advice, AdviceQuery, EngineIos, ExitCode, Forecast, Model, ModelQuery, Plan};
+use api::{
+    Advice, AdviceQuery, ArchitectureIos, EngineIos, ExitCode, Forecast, Model, ModelQuery, Plan,
+};
 use clap::{Subcommand, ValueEnum};
 use model::{
     Architecture, Constraints, DIRTY_SHARE_DEFAULT, ENTRIES_MAX_DEFAULT, EngineSettings,
@@ -20,7 +22,7 @@ use trace::summary::summarise;
 use units::{Granularity, Size, Span};
 
 use crate::failure::Failure;
-use crate::output::{Align, human, pairs, table};
+use crate::output::{Table, human, pairs};
 use crate::session::{Session, say};
 
 #[derive(Debug, Subcommand)]
@@ -266,38 +268,25 @@ fn show(model: &Model) -> String {
         ("checkpointing <= split-downstream", cross(model.crossovers.split_downstream_ns)),
         ("checkpointing <= split-stream", cross(model.crossovers.split_stream_ns)),
     ]);
-    let mut heading = vec![
-        ("GRANULARITY", Align::Left),
-        ("r", Align::Right),
-        ("c", Align::Right),
-        ("d", Align::Right),
-    ];
-    heading.extend(Architecture::ALL.map(|one| (one.name(), Align::Right)));
-    heading.push(("no history", Align::Right));
-    let row = |forecast: &Forecast| {
-        let shares = forecast.shares;
-        let far = if forecast.is_beyond_trace { " *" } else { "" };
-        let mut row = vec![format!("{}{far}", forecast.granularity)];
-        let numbers = [shares.retained, shares.evicted, shares.incurred];
-        row.extend(numbers.map(|share| format!("{share:.4}")));
-        row.extend(forecast.ios.iter().map(|one| format!("{:.3}", one.reads + one.writes)));
-        row.push(format!("{:.3}", forecast.ios_without_history.total()));
-        row
-    };
-    let rows: Vec<Vec<String>> = model.forecasts.iter().map(row).collect();
-    text += &format!("\nDevice I/Os a write by the paper's formulas:\n{}", table(&heading, &rows));
-    let mut heading = vec![("GRANULARITY", Align::Left)];
-    heading.extend(Architecture::ALL.map(|one| (one.name(), Align::Right)));
-    let row = |forecast: &Forecast| {
-        let mut row = vec![forecast.granularity.to_string()];
-        row.extend(forecast.ios.iter().map(|one| price(one.engine)));
-        row
-    };
-    let rows: Vec<Vec<String>> = model.forecasts.iter().map(row).collect();
-    text += &format!(
-        "\nThe same in this engine, with flushes, headers, journal and map:\n{}",
-        table(&heading, &rows)
-    );
+    let far = |one: &Forecast| if one.is_beyond_trace { " *" } else { "" };
+    let mut paper = Table::of(&model.forecasts)
+        .left("GRANULARITY", |one| format!("{}{}", one.granularity, far(one)))
+        .right("r", |one| format!("{:.4}", one.shares.retained))
+        .right("c", |one| format!("{:.4}", one.shares.evicted))
+        .right("d", |one| format!("{:.4}", one.shares.incurred));
+    let mut own =
+        Table::of(&model.forecasts).left("GRANULARITY", |one| one.granularity.to_string());
+    for (at, name) in Architecture::ALL.map(Architecture::name).into_iter().enumerate() {
+        let ios = |one: &Forecast, told: fn(&ArchitectureIos) -> String| {
+            one.ios.get(at).map(told).unwrap_or_default()
+        };
+        paper = paper.right(name, |one| ios(one, |ios| format!("{:.3}", ios.reads + ios.writes)));
+        own = own.right(name, |one| ios(one, |ios| price(ios.engine)));
+    }
+    paper = paper.right("no history", |one| format!("{:.3}", one.ios_without_history.total()));
+    text += &format!("\nDevice I/Os a write by the paper's formulas:\n{}", paper.text());
+    text += "\nThe same in this engine, with flushes, headers, journal and map:\n";
+    text += &own.text();
     if model.forecasts.iter().any(|forecast| forecast.is_beyond_trace) {
         text += "* longer than the trace\n";
     }
@@ -351,25 +340,14 @@ fn show_advice(advice: &Advice, begin: &str) -> String {
     for caution in &advice.cautions {
         text += &format!("  - {caution}\n");
     }
-    let heading = [
-        ("ARCHITECTURE", Align::Left),
-        ("I/OS PER WRITE", Align::Right),
-        ("PAPER", Align::Right),
-        ("I/OS PER SECOND", Align::Right),
-        ("CURRENT", Align::Right),
-        ("HISTORY", Align::Right),
-    ];
-    let row = |plan: &Plan| {
-        vec![
-            plan.architecture.clone(),
-            price(plan.engine_ios_per_write),
-            format!("{:.3}", plan.ios_per_write.total()),
-            format!("{:.1}", plan.ios_per_second),
-            human(plan.current_bytes as u64),
-            human(plan.history_bytes as u64),
-        ]
-    };
-    let rows: Vec<Vec<String>> = std::iter::once(plan).chain(&advice.others).map(row).collect();
-    text += &format!("\n{}\nTo set it up:\n  {}\n", table(&heading, &rows), command(begin, plan));
+    let plans = Table::of(std::iter::once(plan).chain(&advice.others))
+        .left("ARCHITECTURE", |plan| plan.architecture.clone())
+        .right("I/OS PER WRITE", |plan| price(plan.engine_ios_per_write))
+        .right("PAPER", |plan| format!("{:.3}", plan.ios_per_write.total()))
+        .right("I/OS PER SECOND", |plan| format!("{:.1}", plan.ios_per_second))
+        .right("CURRENT", |plan| human(plan.current_bytes as u64))
+        .right("HISTORY", |plan| human(plan.history_bytes as u64))
+        .text();
+    text += &format!("\n{plans}\nTo set it up:\n  {}\n", command(begin, plan));
     text
 }

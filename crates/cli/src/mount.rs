@@ -21,14 +21,14 @@ use anyhow::Context;
 use api::ExitCode;
 use files::{Source, Whole};
 use serde::Serialize;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 use units::{Moment, VolumeMoment};
 
 use crate::failure::Failure;
 use crate::file::view::{How, Need, NeedArgs, Reading, View, Volume, Writes};
-use crate::moment;
 use crate::output::pairs;
 use crate::session::{Session, say};
+use crate::{moment, signals};
 use kernel::Wish;
 use serve::Served;
 
@@ -286,24 +286,8 @@ fn end(at: &Path, with_directory: bool) -> ! {
 }
 
 fn end_by_signals(at: PathBuf, with_directory: bool) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
-    let caught = runtime.block_on(async { kinds.map(signal) });
-    let [mut terminate, mut interrupt, mut hangup] = match caught {
-        [Ok(a), Ok(b), Ok(c)] => [a, b, c],
-        [Err(error), ..] | [_, Err(error), _] | [.., Err(error)] => return Err(error.into()),
-    };
-    thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        runtime.block_on(async {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-                _ = hangup.recv() => {}
-            }
-        });
-        end(&at, with_directory)
-    })?;
-    Ok(())
+    signals::catch(kinds, move || end(&at, with_directory))
 }
 
 fn end_by_standard_input(at: PathBuf) {

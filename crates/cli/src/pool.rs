@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use api::{
-    AttachMember, AuditRecord, ChangePool, ExitCode, GrowPool, ListQuery, Pool, ReplaceMember,
-    Sacrifice, Scrub, SetScrub, SizeInput, SpanInput, Spare, WriteBuffer,
+    AttachMember, AuditRecord, ChangePool, ExitCode, GrowPool, ListQuery, Member, Page, Pool,
+    ReplaceMember, Sacrifice, Scrub, SetScrub, SizeInput, SpanInput, Spare, WriteBuffer,
 };
 use clap::Subcommand;
 use format::PAGE_BYTES;
@@ -17,7 +17,7 @@ use format::superblock::{COPY_OFFSETS, Superblock};
 use serde_json::json;
 use units::{Size, Span};
 
-use crate::output::{Align, count, human, pairs, table};
+use crate::output::{Table, count, human, pairs};
 use crate::session::{Session, say};
 use crate::space;
 use crate::volume::{self, Limit};
@@ -326,33 +326,23 @@ fn members(pool: &Pool) -> String {
     if pool.members.is_empty() {
         return String::new();
     }
-    let rows = pool.members.iter().map(|member| {
-        let state = match member.present {
-            true => member.state.clone(),
-            false => format!("{}, not there", member.state),
-        };
-        vec![
-            member.path.clone(),
-            state,
-            human(member.size_bytes),
-            member.errors.to_string(),
-            human(member.read_bytes),
-            human(member.written_bytes),
-        ]
-    });
-    let heads = [
-        ("MEMBER", Align::Left),
-        ("STATE", Align::Left),
-        ("SIZE", Align::Right),
-        ("ERRORS", Align::Right),
-        ("READ", Align::Right),
-        ("WRITTEN", Align::Right),
-    ];
+    let state = |member: &Member| match member.present {
+        true => member.state.clone(),
+        false => format!("{}, not there", member.state),
+    };
+    let members = Table::of(&pool.members)
+        .left("MEMBER", |member| member.path.clone())
+        .left("STATE", |member| state(member))
+        .right("SIZE", |member| human(member.size_bytes))
+        .right("ERRORS", |member| member.errors.to_string())
+        .right("READ", |member| human(member.read_bytes))
+        .right("WRITTEN", |member| human(member.written_bytes))
+        .text();
     let behind = match pool.behind_bytes {
         0 => String::new(),
         bytes => format!("{} still to be brought up to date\n", human(bytes)),
     };
-    format!("\n{}{behind}", table(&heads, &rows.collect::<Vec<_>>()))
+    format!("\n{members}{behind}")
 }
 
 /// Whether a label says that a member is all there is of a pool.
@@ -387,16 +377,9 @@ fn labels(member: &Path) -> anyhow::Result<String> {
 
 fn audit(session: &Session, after: u64) -> anyhow::Result<Vec<AuditRecord>> {
     let client = session.client()?;
-    let mut query = ListQuery { next: Some(after), limit: None };
-    let mut records = Vec::new();
-    loop {
-        let page = client.audit(&query)?;
-        records.extend(page.entries);
-        match page.next {
-            Some(next) => query.next = Some(next),
-            None => return Ok(records),
-        }
-    }
+    let page =
+        |next: Option<u64>| client.audit(&ListQuery { next: next.or(Some(after)), limit: None });
+    Ok(Page::all(page)?)
 }
 
 fn show(pool: &Pool) -> String {
@@ -472,23 +455,12 @@ fn next_to_go(next: &Sacrifice) -> String {
 }
 
 fn records(records: &[AuditRecord]) -> String {
-    let heading = [
-        ("NUMBER", Align::Right),
-        ("TIME", Align::Left),
-        ("ACTION", Align::Left),
-        ("VOLUME", Align::Left),
-        ("WHO", Align::Left),
-        ("DETAIL", Align::Left),
-    ];
-    let row = |r: &AuditRecord| {
-        vec![
-            r.number.to_string(),
-            r.time.to_string(),
-            r.action.clone(),
-            r.volume.clone(),
-            r.who.as_ref().or(r.caller.as_ref()).cloned().unwrap_or_default(),
-            r.detail.clone(),
-        ]
-    };
-    table(&heading, &records.iter().map(row).collect::<Vec<_>>())
+    Table::of(records)
+        .right("NUMBER", |r| r.number.to_string())
+        .left("TIME", |r| r.time.to_string())
+        .left("ACTION", |r| r.action.clone())
+        .left("VOLUME", |r| r.volume.clone())
+        .left("WHO", |r| r.who.as_ref().or(r.caller.as_ref()).cloned().unwrap_or_default())
+        .left("DETAIL", |r| r.detail.clone())
+        .text()
 }

@@ -9,7 +9,7 @@ use clap::Subcommand;
 
 use crate::failure::Failure;
 use crate::moment;
-use crate::output::{Align, table};
+use crate::output::Table;
 use crate::session::Session;
 
 /// How often is looked whether a check has ended.
@@ -70,23 +70,12 @@ pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn show(all: &[Verification]) -> String {
-    let heading = [
-        ("SEQ", Align::Right),
-        ("TIME", Align::Left),
-        ("HOOK", Align::Left),
-        ("VERDICT", Align::Left),
-        ("TOOK", Align::Right),
-        ("SAID", Align::Left),
-    ];
-    let row = |one: &Verification| {
-        vec![
-            one.seq.to_string(),
-            one.time.to_string(),
-            one.hook.clone(),
-            one.verdict.clone(),
-            one.took_ms.map_or(String::new(), |took| format!("{took} ms")),
-            one.said.clone(),
-        ]
-    };
-    table(&heading, &all.iter().map(row).collect::<Vec<_>>())
+    Table::of(all)
+        .right("SEQ", |one| one.seq.to_string())
+        .left("TIME", |one| one.time.to_string())
+        .left("HOOK", |one| one.hook.clone())
+        .left("VERDICT", |one| one.verdict.clone())
+        .right("TOOK", |one| one.took_ms.map_or(String::new(), |took| format!("{took} ms")))
+        .left("SAID", |one| one.said.clone())
+        .text()
 }

@@ -3,7 +3,7 @@
 use api::{ApplyRetention, ClientError, ExitCode, Explained, ListQuery, Page, Pruned};
 use clap::Subcommand;
 
-use crate::output::{Align, count, table};
+use crate::output::{Table, count};
 use crate::session::{Session, say};
 
 #[derive(Debug, Subcommand)]
@@ -73,16 +73,7 @@ fn explain_all(
     session: &Session,
     call: impl Fn(&ListQuery) -> Result<Page<Explained>, ClientError>,
 ) -> anyhow::Result<()> {
-    let mut query = ListQuery::default();
-    let mut versions = Vec::new();
-    loop {
-        let page = call(&query)?;
-        versions.extend(page.entries);
-        match page.next {
-            Some(next) => query.next = Some(next),
-            None => break,
-        }
-    }
+    let versions = Page::all(|next| call(&ListQuery { next, limit: None }))?;
     session.answer(&versions, |versions| explain(versions))
 }
 
@@ -110,23 +101,17 @@ fn told(session: &Session, pruned: &Pruned, noun: &str, of: &str) -> anyhow::Res
 }
 
 fn explain(versions: &[Explained]) -> String {
-    let heading = [
-        ("NUMBER", Align::Right),
-        ("TIME", Align::Left),
-        ("STAYS", Align::Left),
-        ("GOES", Align::Left),
-        ("WHY", Align::Left),
-    ];
-    let row = |v: &Explained| {
-        let why = match v.made_by.as_str() {
-            "people" => "made by people: only people delete it".to_owned(),
-            "removed-schedule" => "its schedule was removed: only people delete it".to_owned(),
-            _ if v.stays => v.rules.join(", "),
-            _ => "no rule keeps it".to_owned(),
-        };
-        let stays = if v.stays { "yes" } else { "no" };
-        let goes = v.goes.map_or_else(|| "-".to_owned(), |time| time.to_string());
-        vec![v.number.to_string(), v.time.to_string(), stays.to_owned(), goes, why]
+    let why = |one: &Explained| match one.made_by.as_str() {
+        "people" => "made by people: only people delete it".to_owned(),
+        "removed-schedule" => "its schedule was removed: only people delete it".to_owned(),
+        _ if one.stays => one.rules.join(", "),
+        _ => "no rule keeps it".to_owned(),
     };
-    table(&heading, &versions.iter().map(row).collect::<Vec<_>>())
+    Table::of(versions)
+        .right("NUMBER", |one| one.number.to_string())
+        .left("TIME", |one| one.time.to_string())
+        .left("STAYS", |one| if one.stays { "yes" } else { "no" }.to_owned())
+        .left("GOES", |one| one.goes.map_or_else(|| "-".to_owned(), |time| time.to_string()))
+        .left("WHY", |one| why(one))
+        .text()
 }

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use units::{Cron, Malformed, Span};
 
-use crate::output::{Align, count, pairs, table};
+use crate::output::{Table, count, pairs};
 use crate::session::{Session, say, tell};
 use terminal::arguments::span;
 
@@ -281,17 +281,12 @@ fn show(schedule: &Schedule) -> String {
 }
 
 fn list(of: &'static str, schedules: &[Schedule]) -> String {
-    let heading = [
-        (of, Align::Left),
-        ("TIMING", Align::Left),
-        ("KEEP", Align::Left),
-        ("NEXT", Align::Left),
-        ("NEWEST", Align::Right),
-        ("FAILURES", Align::Right),
-    ];
-    let row = |s: &Schedule| {
-        let (next, newest) = (or_dash(s.next), or_dash(s.newest));
-        vec![name(s), timing(s), told(&s.keep), next, newest, s.failures.to_string()]
-    };
-    table(&heading, &schedules.iter().map(row).collect::<Vec<_>>())
+    Table::of(schedules)
+        .left(of, |one| name(one))
+        .left("TIMING", |one| timing(one))
+        .left("KEEP", |one| told(&one.keep))
+        .left("NEXT", |one| or_dash(one.next))
+        .right("NEWEST", |one| or_dash(one.newest))
+        .right("FAILURES", |one| one.failures.to_string())
+        .text()
 }

@@ -9,7 +9,7 @@ use terminal::arguments::{granularity, size, span};
 use units::{Granularity, Network, Size, Span};
 
 use crate::failure::Failure;
-use crate::output::{Align, human, pairs, table};
+use crate::output::{Table, human, pairs};
 use crate::session::{Session, say};
 use crate::volume::{Limit, hook_or_none, limit, on_or_off};
 use crate::volume_text::{limit_of, show_dedup, show_encoding, show_grace, show_hook, show_window};
@@ -333,29 +333,16 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
 }
 
 fn list(shares: &[Share]) -> String {
-    let heading = [
-        ("NAME", Align::Left),
-        ("LIVE", Align::Right),
-        ("HISTORY", Align::Right),
-        ("GRANULARITY", Align::Left),
-        ("WINDOW", Align::Right),
-        ("OLDEST", Align::Left),
-        ("LATEST SEQ", Align::Right),
-        ("STATE", Align::Left),
-    ];
-    let row = |share: &Share| {
-        vec![
-            share.name.clone(),
-            human(share.live_bytes),
-            human(share.history_bytes),
-            share.granularity.to_string(),
-            share.window.0.to_string(),
-            share.oldest.time.to_string(),
-            share.latest.seq.to_string(),
-            share.state.clone(),
-        ]
-    };
-    table(&heading, &shares.iter().map(row).collect::<Vec<_>>())
+    Table::of(shares)
+        .left("NAME", |share| share.name.clone())
+        .right("LIVE", |share| human(share.live_bytes))
+        .right("HISTORY", |share| human(share.history_bytes))
+        .left("GRANULARITY", |share| share.granularity.to_string())
+        .right("WINDOW", |share| share.window.0.to_string())
+        .left("OLDEST", |share| share.oldest.time.to_string())
+        .right("LATEST SEQ", |share| share.latest.seq.to_string())
+        .left("STATE", |share| share.state.clone())
+        .text()
 }
 
 fn show_allowed(allowed: &Allowed) -> String {

@@ -27,6 +27,7 @@ use crate::moment;
 use crate::output::{count, human, pairs};
 use crate::pack::{Packed, pack};
 use crate::session::{Session, say};
+use crate::share_files::text_of;
 use crate::share_operations::undo;
 
 /// Bytes that are read at a time.
@@ -63,10 +64,6 @@ pub struct ExportArgs {
     force: bool,
 }
 
-fn text_of(path: &Path) -> String {
-    path_text(path.as_os_str().as_bytes())
-}
-
 /// Whether a name is standard input or output.
 fn is_standard(path: &Path) -> bool {
     path == Path::new("-")
@@ -75,18 +72,13 @@ fn is_standard(path: &Path) -> bool {
 pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<ExitCode> {
     let source = Source::open(&args.from)?;
     let client = session.client()?;
-    let is_new = match client.share(&args.name) {
-        Ok(_) => {
-            may_import(&client, args)?;
-            false
-        }
-        Err(error) if error.exit_code() == ExitCode::NotFound => {
-            let spec = CreateShare { name: args.name.clone(), ..CreateShare::default() };
-            client.create_share(&spec)?;
-            true
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let is_new = api::found(client.share(&args.name))?.is_none();
+    if is_new {
+        let spec = CreateShare { name: args.name.clone(), ..CreateShare::default() };
+        client.create_share(&spec)?;
+    } else {
+        may_import(&client, args)?;
+    }
     let query = ImportFilesQuery { path: args.to.as_deref().map(text_of) };
     let (imported, packed) = match send(&client, &args.name, &query, source) {
         Ok(sent) => sent,
@@ -129,12 +121,8 @@ fn may_import(client: &Client, args: &ImportArgs) -> anyhow::Result<()> {
     }
     let path = args.to.as_deref().map(text_of);
     let top = TreeQuery { path, limit: Some(1), ..TreeQuery::default() };
-    let is_free = match client.tree(&args.name, &top) {
-        Ok(page) => page.entries.is_empty(),
-        Err(error) if error.exit_code() == ExitCode::NotFound => true,
-        Err(error) => return Err(error.into()),
-    };
-    if is_free {
+    let there = api::found(client.tree(&args.name, &top))?;
+    if there.is_none_or(|page| page.entries.is_empty()) {
         return Ok(());
     }
     let text = match &args.to {

@@ -6,14 +6,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use api::{
-    Client, ClientError, ExitCode, FileDiffQuery, FileDifference, FileEntry, FileQuery,
+    Client, ClientError, ExitCode, FileDiffQuery, FileDifference, FileEntry, FileQuery, Page,
     RestoreFiles, RestoredFiles, TreeQuery, path_text,
 };
 use units::{Moment, Seq, VolumeMoment};
 
 use crate::failure::Failure;
 use crate::moment;
-use crate::output::{Align, count, human, pairs, table};
+use crate::output::{Table, count, human, pairs};
 use crate::session::{Session, say, tell};
 
 #[derive(Debug, clap::Args)]
@@ -54,7 +54,7 @@ pub struct RestoreArgs {
 }
 
 /// A path as the server reads it.
-fn text_of(path: &Path) -> String {
+pub fn text_of(path: &Path) -> String {
     path_text(path.as_os_str().as_bytes())
 }
 
@@ -73,49 +73,29 @@ pub fn ls(session: &Session, args: &LsArgs) -> anyhow::Result<()> {
     let at = fixed(&client, &of)?;
     let path = args.path.as_deref().map(text_of);
     let mut query = TreeQuery { path, at: Some(at), ..TreeQuery::default() };
-    let mut entries = Vec::new();
-    loop {
-        let page = client.tree(&of.volume, &query)?;
-        entries.extend(page.entries);
-        match page.next {
-            Some(next) => query.next = Some(next),
-            None => break,
-        }
-    }
+    let mut entries = Page::all(|next| {
+        query.next = next;
+        client.tree(&of.volume, &query)
+    })?;
     entries.sort_by(|a: &FileEntry, b| a.name.cmp(&b.name));
     session.answer(&entries, |entries| list(entries))
 }
 
 fn list(entries: &[FileEntry]) -> String {
-    let heading = [
-        ("MODE", Align::Left),
-        ("LINKS", Align::Right),
-        ("UID", Align::Right),
-        ("GID", Align::Right),
-        ("SIZE", Align::Right),
-        ("MODIFIED", Align::Left),
-        ("NAME", Align::Left),
-    ];
-    let row = |entry: &FileEntry| {
-        let name = match &entry.target {
-            Some(target) => format!("{} -> {target}", entry.name),
-            None => entry.name.clone(),
-        };
-        vec![
-            mode(entry),
-            entry.links.to_string(),
-            entry.uid.to_string(),
-            entry.gid.to_string(),
-            entry.device.clone().unwrap_or_else(|| entry.size.to_string()),
-            entry.modified.to_string(),
-            name,
-        ]
-    };
-    table(&heading, &entries.iter().map(row).collect::<Vec<_>>())
+    Table::of(entries)
+        .left("MODE", |one| mode_text(&one.kind, &one.mode))
+        .right("LINKS", |one| one.links.to_string())
+        .right("UID", |one| one.uid.to_string())
+        .right("GID", |one| one.gid.to_string())
+        .right("SIZE", |one| one.device.clone().unwrap_or_else(|| one.size.to_string()))
+        .left("MODIFIED", |one| one.modified.to_string())
+        .left("NAME", |one| with_target(&one.name, one.target.as_deref()))
+        .text()
 }
 
-fn mode(entry: &FileEntry) -> String {
-    mode_text(&entry.kind, &entry.mode)
+/// A name, and what a symbolic link leads to.
+pub fn with_target(name: &str, target: Option<&str>) -> String {
+    target.map_or_else(|| name.to_owned(), |target| format!("{name} -> {target}"))
 }
 
 /// The kind and the permissions as `ls -l` has them: `drwxr-xr-x`.
@@ -244,15 +224,10 @@ pub fn between(
         to_share: (other != share).then(|| other.clone()),
         ..FileDiffQuery::default()
     };
-    let mut found = Vec::new();
-    loop {
-        let page = client.diff_files(share, &query)?;
-        found.extend(page.entries);
-        match page.next {
-            Some(next) => query.next = Some(next),
-            None => break,
-        }
-    }
+    let mut found = Page::all(|next| {
+        query.next = next;
+        client.diff_files(share, &query)
+    })?;
     found.sort_by(|a, b| (&a.path, &a.change).cmp(&(&b.path, &b.change)));
     found.dedup_by(|next, last| {
         let is_replaced =
@@ -266,27 +241,27 @@ pub fn between(
 }
 
 pub fn show_differences(found: &[FileDifference]) -> String {
-    let heading = [("CHANGE", Align::Left), ("KIND", Align::Left), ("PATH", Align::Left)];
-    let row = |one: &FileDifference| {
+    let path = |one: &FileDifference| {
         let parts = match (one.content, one.attributes) {
             (true, true) => " (content, attributes)",
             (true, false) => " (content)",
             (false, true) => " (attributes)",
             (false, false) => "",
         };
-        let path = match &one.path_before {
+        match &one.path_before {
             Some(before) => format!("{before} -> {}{parts}", one.path),
             None => format!("{}{parts}", one.path),
-        };
-        vec![one.change.clone(), one.kind.clone(), path]
+        }
     };
-    table(&heading, &found.iter().map(row).collect::<Vec<_>>())
+    Table::of(found)
+        .left("CHANGE", |one| one.change.clone())
+        .left("KIND", |one| one.kind.clone())
+        .left("PATH", |one| path(one))
+        .text()
 }
 
 #[cfg(test)]
 mod tests {
-    use api::FileEntry;
-
     #[test]
     fn paths_are_quoted_for_shells() {
         for (path, quoted) in
@@ -298,22 +273,6 @@ mod tests {
 
     #[test]
     fn modes_are_those_of_ls() {
-        let entry = |kind: &str, mode: &str| FileEntry {
-            name: String::new(),
-            kind: kind.to_owned(),
-            mode: mode.to_owned(),
-            uid: 0,
-            gid: 0,
-            size: 0,
-            used: 0,
-            links: 1,
-            modified: api::Time(units::WallTime::EPOCH),
-            changed: api::Time(units::WallTime::EPOCH),
-            accessed: api::Time(units::WallTime::EPOCH),
-            inode: 1,
-            target: None,
-            device: None,
-        };
         for (kind, mode, text) in [
             ("file", "0644", "-rw-r--r--"),
             ("directory", "1777", "drwxrwxrwt"),
@@ -322,7 +281,7 @@ mod tests {
             ("file", "7000", "---S--S--T"),
             ("socket", "0000", "s---------"),
         ] {
-            assert_eq!(super::mode(&entry(kind, mode)), text);
+            assert_eq!(super::mode_text(kind, mode), text);
         }
     }
 }

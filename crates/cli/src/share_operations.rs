@@ -2,18 +2,17 @@
 //! that.
 
 use std::collections::BTreeSet;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use api::{
     Client, ExitCode, Operation, OperationsQuery, RepairShare, ShareRepair, VersionsOfQuery,
-    path_text,
 };
 use units::{Granularity, Moment};
 
 use crate::moment;
-use crate::output::{Align, count, human, pairs, table};
+use crate::output::{Table, count, human, pairs};
 use crate::session::{Session, say, tell};
+use crate::share_files::text_of;
 
 /// Operations of a page.
 const PAGE: usize = 10_000;
@@ -103,7 +102,7 @@ pub fn ops(session: &Session, args: &OpsArgs) -> anyhow::Result<()> {
         until: args.until.as_deref().map(read_moment).transpose()?,
         client: args.client.clone(),
         uid: args.uid,
-        path: args.path.as_ref().map(|path| path_text(path.as_os_str().as_bytes())),
+        path: args.path.as_deref().map(text_of),
         op: args.op.clone(),
         conditions: args.conditions.clone(),
         ..OperationsQuery::default()
@@ -123,7 +122,7 @@ fn read_moment(text: &str) -> anyhow::Result<String> {
 pub fn log(session: &Session, args: &LogArgs) -> anyhow::Result<()> {
     let of = moment::read_of_volume(&args.of)?;
     let client = session.client()?;
-    let path = path_text(args.path.as_os_str().as_bytes());
+    let path = text_of(&args.path);
     let at = Some(of.moment).filter(|at| *at != Moment::Latest).map(|at| at.to_string());
     let mut query = VersionsOfQuery { path, at, ..VersionsOfQuery::default() };
     let found = all(args.limit, |limit, next| {
@@ -141,29 +140,21 @@ fn show_all(session: &Session, (all, has_more): &(Vec<Operation>, bool)) -> anyh
     Ok(())
 }
 
+/// The client, or the command of this server.
+fn by(operation: &Operation) -> String {
+    operation.client.clone().or_else(|| operation.cause.clone()).unwrap_or_default()
+}
+
 fn list(operations: &[Operation]) -> String {
-    let heading = [
-        ("NUMBER", Align::Right),
-        ("TIME", Align::Left),
-        ("CLIENT", Align::Left),
-        ("UID", Align::Right),
-        ("OP", Align::Left),
-        ("BEFORE", Align::Left),
-        ("WHAT", Align::Left),
-    ];
-    let row = |one: &Operation| {
-        let by = one.client.clone().or_else(|| one.cause.clone()).unwrap_or_default();
-        vec![
-            one.number.to_string(),
-            one.time.to_string(),
-            by,
-            one.uid.to_string(),
-            one.procedure.clone(),
-            format!("seq:{}", one.seq_before),
-            about(one),
-        ]
-    };
-    table(&heading, &operations.iter().map(row).collect::<Vec<_>>())
+    Table::of(operations)
+        .right("NUMBER", |one| one.number.to_string())
+        .left("TIME", |one| one.time.to_string())
+        .left("CLIENT", |one| by(one))
+        .right("UID", |one| one.uid.to_string())
+        .left("OP", |one| one.procedure.clone())
+        .left("BEFORE", |one| format!("seq:{}", one.seq_before))
+        .left("WHAT", |one| about(one))
+        .text()
 }
 
 /// The path, and what became of it.
@@ -247,38 +238,29 @@ fn show(repair: &ShareRepair) -> String {
     shown.extend(repair.number.map(|number| ("number", number.to_string())));
     let mut text = pairs(&shown);
     if !repair.changes.is_empty() && !repair.dry_run {
-        let heading = [("CHANGE", Align::Left), ("BYTES", Align::Right), ("PATH", Align::Left)];
-        let row = |one: &api::RepairChange| {
-            let bytes = one.bytes.map(|bytes| bytes.to_string()).unwrap_or_default();
-            vec![one.change.clone(), bytes, one.path.clone()]
-        };
+        let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes.to_string()).unwrap_or_default();
         text.push('\n');
-        text.push_str(&table(&heading, &repair.changes.iter().map(row).collect::<Vec<_>>()));
+        text += &Table::of(&repair.changes)
+            .left("CHANGE", |one| one.change.clone())
+            .right("BYTES", |one| bytes(one.bytes))
+            .left("PATH", |one| one.path.clone())
+            .text();
     }
     if !repair.dependents.is_empty() {
-        let heading = [
-            ("OPERATION", Align::Right),
-            ("CLIENT", Align::Left),
-            ("OP", Align::Left),
-            ("WHAT", Align::Left),
-            ("STANDS ON", Align::Left),
-            ("SINCE", Align::Left),
-        ];
-        let row = |one: &api::DependentOperation| {
-            let operation = &one.operation;
+        let on = |one: &api::DependentOperation| {
             let mut on: Vec<String> = one.on.iter().take(3).map(u64::to_string).collect();
             on.extend((one.on.len() > 3).then(|| "...".to_owned()));
-            vec![
-                operation.number.to_string(),
-                operation.client.clone().or_else(|| operation.cause.clone()).unwrap_or_default(),
-                operation.procedure.clone(),
-                about(operation),
-                on.join(","),
-                one.reason.clone(),
-            ]
+            on.join(",")
         };
         text.push('\n');
-        text.push_str(&table(&heading, &repair.dependents.iter().map(row).collect::<Vec<_>>()));
+        text += &Table::of(&repair.dependents)
+            .right("OPERATION", |one| one.operation.number.to_string())
+            .left("CLIENT", |one| by(&one.operation))
+            .left("OP", |one| one.operation.procedure.clone())
+            .left("WHAT", |one| about(&one.operation))
+            .left("STANDS ON", |one| on(one))
+            .left("SINCE", |one| one.reason.clone())
+            .text();
     }
     text
 }

@@ -1,9 +1,9 @@
 //! Space, for people.
 
-use api::{Growth, Holder, VolumeSpace};
+use api::{Growth, VolumeSpace};
 use units::Span;
 
-use crate::output::{Align, human, pairs, table};
+use crate::output::{Table, human, pairs};
 
 const MINUTE_NS: u64 = 60_000_000_000;
 const HOUR_NS: u64 = 60 * MINUTE_NS;
@@ -65,24 +65,14 @@ pub fn show(space: &VolumeSpace) -> String {
     if space.holders.is_empty() {
         return told;
     }
-    let heading = [
-        ("SEQ", Align::Right),
-        ("MOMENTS", Align::Right),
-        ("HELD", Align::Right),
-        ("ONLY ITS OWN", Align::Right),
-        ("HELD BY", Align::Left),
-    ];
-    let row = |holder: &Holder| {
-        vec![
-            holder.first_seq.to_string(),
-            holder.moments.to_string(),
-            human(holder.held_bytes),
-            human(holder.own_bytes),
-            holder.names.join(", "),
-        ]
-    };
-    let rows: Vec<Vec<String>> = space.holders.iter().map(row).collect();
-    format!("{told}\n{}", table(&heading, &rows))
+    let holders = Table::of(&space.holders)
+        .right("SEQ", |holder| holder.first_seq.to_string())
+        .right("MOMENTS", |holder| holder.moments.to_string())
+        .right("HELD", |holder| human(holder.held_bytes))
+        .right("ONLY ITS OWN", |holder| human(holder.own_bytes))
+        .left("HELD BY", |holder| holder.names.join(", "))
+        .text();
+    format!("{told}\n{holders}")
 }
 
 #[cfg(test)]

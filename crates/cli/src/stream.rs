@@ -34,28 +34,32 @@ pub fn is_one(file: &Path) -> io::Result<bool> {
 /// Writes a stream of exactly `size_bytes` to the export at `uri`, and flushes.
 pub fn import(file: &Path, uri: &str, size_bytes: u64) -> anyhow::Result<()> {
     let mut export = open(uri)?;
-    let mut input: Box<dyn Read> = match file == Path::new("-") {
-        true => Box::new(io::stdin().lock()),
-        false => Box::new(File::open(file)?),
-    };
-    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut input = input(file)?;
+    let mut chunk = Vec::with_capacity(CHUNK_BYTES);
     let mut offset = 0;
-    loop {
-        let length = fill(&mut input, &mut chunk)?;
-        if length == 0 {
-            break;
-        }
-        let end = offset + length as u64;
+    // Pipes give a little at a time.
+    while input.by_ref().take(CHUNK_BYTES as u64).read_to_end(&mut chunk)? > 0 {
+        let end = offset + chunk.len() as u64;
         if end > size_bytes {
             return Err(another_length("more than", size_bytes).into());
         }
-        export.write(offset, &chunk[..length])?;
+        export.write(offset, &chunk)?;
         offset = end;
+        chunk.clear();
     }
     if offset < size_bytes {
         return Err(another_length(&format!("{offset} bytes, not"), size_bytes).into());
     }
     export.ask(Command::Flush, 0, 0)
+}
+
+/// The bytes of a stream, or of a file, to be read.
+pub fn input(file: &Path) -> Result<Box<dyn Read>, Failure> {
+    if file == Path::new("-") {
+        return Ok(Box::new(io::stdin().lock()));
+    }
+    let cannot = |error| Failure::new(format!("cannot read {}: {error}", file.display()));
+    Ok(Box::new(File::open(file).map_err(cannot)?))
 }
 
 /// What is written to a stream.
@@ -90,20 +94,6 @@ pub fn open(uri: &str) -> anyhow::Result<Export> {
 fn another_length(found: &str, size_bytes: u64) -> Failure {
     Failure::new(format!("the stream has {found} {size_bytes} bytes"))
         .with_hint("a volume is imported from a stream of exactly its size: see --size")
-}
-
-/// Reads until the chunk is full or the stream ends: pipes give a little at a time.
-fn fill(input: &mut impl Read, chunk: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < chunk.len() {
-        match input.read(&mut chunk[filled..]) {
-            Ok(0) => break,
-            Ok(length) => filled += length,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(filled)
 }
 
 /// A closed pipe ends other commands in silence; here it means that data is missing.

@@ -11,7 +11,7 @@ use wire::iscsi::names;
 
 use crate::failure::Failure;
 use crate::made_target::{self, CreateArgs, DeleteArgs, LunArgs};
-use crate::output::{Align, pairs, table};
+use crate::output::{Table, pairs};
 use crate::session::Session;
 
 #[derive(Debug, Subcommand)]
@@ -100,7 +100,7 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Show { name } => {
             let client = session.client()?;
             match client.made_targets()?.iter().find(|made| made.name == name) {
-                Some(made) => made_target::show(session, made)?,
+                Some(made) => session.answer(made, made_target::shown)?,
                 None => show(session, &client.targets()?, &name)?,
             }
         }
@@ -125,8 +125,7 @@ fn set(session: &Session, args: SetArgs) -> anyhow::Result<()> {
         return Err(made_target::refuse_luns(&args.name));
     }
     let access = client.change_target(&args.name, &change)?;
-    session.answer(&access, |access| pairs(&told(access)))?;
-    Ok(())
+    session.answer(&access, |access| pairs(&told(access)))
 }
 
 /// A name and its secret, which comes from a file: arguments are seen by everybody.
@@ -161,11 +160,11 @@ pub fn told(access: &IscsiAccess) -> Vec<(&'static str, String)> {
 }
 
 fn list(targets: &[IscsiTarget]) -> String {
-    let heading = [("VOLUME", Align::Left), ("SESSIONS", Align::Right), ("TARGET", Align::Left)];
-    let row = |target: &IscsiTarget| {
-        vec![target.volume.clone(), target.sessions.len().to_string(), target.name.clone()]
-    };
-    table(&heading, &targets.iter().map(row).collect::<Vec<_>>())
+    Table::of(targets)
+        .left("VOLUME", |target| target.volume.clone())
+        .right("SESSIONS", |target| target.sessions.len().to_string())
+        .left("TARGET", |target| target.name.clone())
+        .text()
 }
 
 fn missing(message: String, hint: &str) -> anyhow::Error {
@@ -173,10 +172,7 @@ fn missing(message: String, hint: &str) -> anyhow::Error {
 }
 
 fn show(session: &Session, targets: &[IscsiTarget], wanted: &str) -> anyhow::Result<()> {
-    let (volume, moment) = match wanted.split_once('@') {
-        Some((volume, moment)) => (volume, Some(moment)),
-        None => (wanted, None),
-    };
+    let (volume, moment) = made_target::split(wanted);
     let found = targets.iter().find(|target| target.volume == volume);
     let Some(found) = found else {
         let hint = "iSCSI is served where `serve --iscsi` says; `target list` has the volumes";
@@ -217,6 +213,5 @@ fn show(session: &Session, targets: &[IscsiTarget], wanted: &str) -> anyhow::Res
         shown.extend(told(&found.access));
         shown.extend(sessions.iter().map(|s| ("session", format!("{} {}", s.id, s.initiator))));
         pairs(&shown)
-    })?;
-    Ok(())
+    })
 }

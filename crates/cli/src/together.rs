@@ -4,7 +4,7 @@ use api::{CloneGroup, Group, GroupReverted, MemberResolved, Range, Revert};
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::output::{Align, count, human, table};
+use crate::output::{Table, count, human};
 use crate::session::{Session, say, tell};
 use crate::{diff, moment};
 
@@ -60,23 +60,13 @@ pub fn revert(session: &Session, args: &RevertArgs) -> anyhow::Result<()> {
 }
 
 fn show(reverted: &GroupReverted) -> String {
-    let heading = [
-        ("VOLUME", Align::Left),
-        ("FROM", Align::Left),
-        ("TO", Align::Left),
-        ("CHANGED", Align::Right),
-    ];
     let stamp = |s: &api::Stamp| format!("{} (seq:{})", s.time, s.seq);
-    let rows: Vec<Vec<String>> = reverted
-        .volumes
-        .iter()
-        .map(|member| {
-            let one = &member.reverted;
-            let changed = human(one.changed_bytes);
-            vec![member.volume.clone(), stamp(&one.from), stamp(&one.to), changed]
-        })
-        .collect();
-    table(&heading, &rows)
+    Table::of(&reverted.volumes)
+        .left("VOLUME", |member| member.volume.clone())
+        .left("FROM", |member| stamp(&member.reverted.from))
+        .left("TO", |member| stamp(&member.reverted.to))
+        .right("CHANGED", |member| human(member.reverted.changed_bytes))
+        .text()
 }
 
 /// A group and a moment of it, as a request has it.
@@ -130,13 +120,11 @@ pub fn diff(session: &Session, args: &DiffArgs) -> anyhow::Result<()> {
 }
 
 fn list(all: &[(String, Vec<Range>)]) -> String {
-    let heading = [("VOLUME", Align::Left), ("OFFSET", Align::Right), ("LENGTH", Align::Right)];
-    let rows: Vec<Vec<String>> = all
-        .iter()
-        .flat_map(|(volume, ranges)| {
-            let row = |r: &Range| vec![volume.clone(), r.offset.to_string(), r.length.to_string()];
-            ranges.iter().map(row)
-        })
-        .collect();
-    table(&heading, &rows)
+    let of_all = all.iter();
+    let rows = of_all.flat_map(|(volume, ranges)| ranges.iter().map(move |range| (volume, range)));
+    Table::of(rows)
+        .left("VOLUME", |(volume, _)| (*volume).clone())
+        .right("OFFSET", |(_, range)| range.offset.to_string())
+        .right("LENGTH", |(_, range)| range.length.to_string())
+        .text()
 }

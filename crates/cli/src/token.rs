@@ -15,7 +15,7 @@ use terminal::arguments::span;
 use units::{Malformed, NamePattern, Role, Span};
 
 use crate::failure::Failure;
-use crate::output::{Align, table};
+use crate::output::Table;
 use crate::session::{Session, say};
 
 #[derive(Debug, Subcommand)]
@@ -158,14 +158,14 @@ fn day(token: &AccessToken) -> String {
 }
 
 fn list(tokens: &[AccessToken]) -> String {
-    let heading = ["NAME", "TOKEN", "ROLE", "VOLUMES", "EXPIRES", "LAST USED"];
-    let heading = heading.map(|name| (name, Align::Left));
-    let row = |token: &AccessToken| {
-        let shown = format!("{}...", token.prefix);
-        let role = token.role.to_string();
-        vec![token.name.clone(), shown, role, seen(token), until(token), day(token)]
-    };
-    table(&heading, &tokens.iter().map(row).collect::<Vec<_>>())
+    Table::of(tokens)
+        .left("NAME", |token| token.name.clone())
+        .left("TOKEN", |token| format!("{}...", token.prefix))
+        .left("ROLE", |token| token.role.to_string())
+        .left("VOLUMES", |token| seen(token))
+        .left("EXPIRES", |token| until(token))
+        .left("LAST USED", |token| day(token))
+        .text()
 }
 
 fn show(token: &AccessToken) -> String {

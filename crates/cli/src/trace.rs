@@ -9,13 +9,13 @@ use terminal::arguments::{size, span};
 use terminal::traces::{Progress, ReadArgs, reported, seconds};
 use trace::change::{Cut, CutSource, Scale, ScaledSource};
 use trace::read::{ReadReport, Reader};
-use trace::summary::{DeviceSummary, KindSummary, SizeSummary, Summary, summarise};
+use trace::summary::{Summary, summarise};
 use trace::write::{Written, write_all};
 use trace::{RequestKind, Source};
 use units::{Size, Span, WallTime};
 
 use crate::failure::Failure;
-use crate::output::{Align, human, pairs, table};
+use crate::output::{Table, human, pairs};
 use crate::session::{Session, say};
 
 mod generate;
@@ -211,38 +211,28 @@ fn show(summary: &Summary) -> String {
         ("sequential reads", percent(summary.sequential_read_share)),
         ("sequential writes", percent(summary.sequential_write_share)),
     ]);
-    let heading = [("KIND", Align::Left), ("REQUESTS", Align::Right), ("BYTES", Align::Right)];
     let kinds = summary.kinds.iter().filter(|kind| kind.requests > 0);
-    let row = |kind: &KindSummary| {
-        vec![kind.kind.to_owned(), kind.requests.to_string(), human(kind.bytes)]
-    };
-    text += &format!("\n{}", table(&heading, &kinds.map(row).collect::<Vec<_>>()));
-    let heading = [("UP TO", Align::Right), ("REQUESTS", Align::Right)];
-    let row = |size: &SizeSummary| vec![human(size.up_to_bytes), size.requests.to_string()];
-    text += &format!("\n{}", table(&heading, &summary.sizes.iter().map(row).collect::<Vec<_>>()));
-    text += &format!("\n{}", devices(summary));
+    let kinds = Table::of(kinds)
+        .left("KIND", |kind| kind.kind.to_owned())
+        .right("REQUESTS", |kind| kind.requests.to_string())
+        .right("BYTES", |kind| human(kind.bytes))
+        .text();
+    let sizes = Table::of(&summary.sizes)
+        .right("UP TO", |size| human(size.up_to_bytes))
+        .right("REQUESTS", |size| size.requests.to_string())
+        .text();
+    text += &format!("\n{kinds}\n{sizes}\n{}", devices(summary));
     text
 }
 
 fn devices(summary: &Summary) -> String {
-    let heading = [
-        ("DEVICE", Align::Left),
-        ("REQUESTS", Align::Right),
-        ("READ", Align::Right),
-        ("WRITTEN", Align::Right),
-        ("SPAN", Align::Right),
-    ];
-    let row = |device: &DeviceSummary| {
-        vec![
-            device.name.clone(),
-            device.requests.to_string(),
-            human(device.read_bytes),
-            human(device.written_bytes),
-            human(device.span_bytes),
-        ]
-    };
-    let shown: Vec<Vec<String>> = summary.devices.iter().take(DEVICES_SHOWN).map(row).collect();
-    let mut text = table(&heading, &shown);
+    let mut text = Table::of(summary.devices.iter().take(DEVICES_SHOWN))
+        .left("DEVICE", |device| device.name.clone())
+        .right("REQUESTS", |device| device.requests.to_string())
+        .right("READ", |device| human(device.read_bytes))
+        .right("WRITTEN", |device| human(device.written_bytes))
+        .right("SPAN", |device| human(device.span_bytes))
+        .text();
     if summary.devices.len() > DEVICES_SHOWN {
         text += &format!("and {} more\n", summary.devices.len() - DEVICES_SHOWN);
     }

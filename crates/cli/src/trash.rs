@@ -5,7 +5,7 @@ use serde_json::json;
 use units::Span;
 
 use crate::failure::Failure;
-use crate::output::{Align, human, table};
+use crate::output::{Table, human};
 use crate::session::{Session, say, tell};
 use terminal::arguments::span;
 
@@ -49,7 +49,7 @@ type Remove = fn(&Client, &str, &DeleteQuery) -> Result<Option<DeletedVolume>, C
 pub fn delete(session: &Session, args: &DeleteArgs, remove: Remove) -> anyhow::Result<()> {
     let client = session.client()?;
     let name = &args.name;
-    let is_there = args.id.is_none() && !is_missing(client.volume(name))?;
+    let is_there = args.id.is_none() && api::found(client.volume(name))?.is_some();
     if args.now && !is_there {
         return empty(session, &client, args);
     }
@@ -77,14 +77,6 @@ pub fn delete(session: &Session, args: &DeleteArgs, remove: Remove) -> anyhow::R
     let id = deleted.as_ref().map(|one| one.id);
     let answer = json!({"name": name, "deleted": true, "dry_run": false, "id": id, "until": until});
     session.answer(&answer, |_| String::new())
-}
-
-fn is_missing<T>(found: Result<T, ClientError>) -> anyhow::Result<bool> {
-    match found {
-        Ok(_) => Ok(false),
-        Err(error) if error.exit_code() == ExitCode::NotFound => Ok(true),
-        Err(error) => Err(error.into()),
-    }
 }
 
 fn empty(session: &Session, client: &Client, args: &DeleteArgs) -> anyhow::Result<()> {
@@ -133,27 +125,14 @@ pub fn show(session: &Session) -> anyhow::Result<()> {
 }
 
 fn list(all: &[DeletedVolume]) -> String {
-    let heading = [
-        ("ID", Align::Right),
-        ("NAME", Align::Left),
-        ("SIZE", Align::Right),
-        ("LIVE", Align::Right),
-        ("HISTORY", Align::Right),
-        ("VERSIONS", Align::Right),
-        ("DELETED", Align::Left),
-        ("UNTIL", Align::Left),
-    ];
-    let row = |one: &DeletedVolume| {
-        vec![
-            one.id.to_string(),
-            one.name.clone(),
-            human(one.size),
-            human(one.live_bytes),
-            human(one.history_bytes),
-            one.versions.to_string(),
-            one.deleted.to_string(),
-            one.until.to_string(),
-        ]
-    };
-    table(&heading, &all.iter().map(row).collect::<Vec<_>>())
+    Table::of(all)
+        .right("ID", |one| one.id.to_string())
+        .left("NAME", |one| one.name.clone())
+        .right("SIZE", |one| human(one.size))
+        .right("LIVE", |one| human(one.live_bytes))
+        .right("HISTORY", |one| human(one.history_bytes))
+        .right("VERSIONS", |one| one.versions.to_string())
+        .left("DELETED", |one| one.deleted.to_string())
+        .left("UNTIL", |one| one.until.to_string())
+        .text()
 }

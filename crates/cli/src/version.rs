@@ -10,7 +10,7 @@ use serde_json::json;
 use units::Span;
 
 use crate::failure;
-use crate::output::{self, Align, human, table};
+use crate::output::{self, Table, human};
 use crate::schedule;
 use crate::session::{Session, say};
 
@@ -290,33 +290,20 @@ pub fn warn_of_hook(failure: Option<&str>) {
 }
 
 fn list(versions: &[Version]) -> String {
-    let heading = [
-        ("NUMBER", Align::Right),
-        ("TIME", Align::Left),
-        ("SPAN", Align::Right),
-        ("SEQ", Align::Right),
-        ("CHANGED", Align::Right),
-        ("ENCODING", Align::Left),
-        ("MADE BY", Align::Left),
-        ("CONSISTENCY", Align::Left),
-        ("NEEDED BY", Align::Left),
-        ("LABEL", Align::Left),
-    ];
-    let row = |v: &Version| {
-        vec![
-            v.number.to_string(),
-            v.time.to_string(),
-            v.span.map_or_else(|| "-".to_owned(), |span| rough(span.0)),
-            v.seq.to_string(),
-            format!("{}{}", if v.bytes_exact { "" } else { "<= " }, human(v.bytes_changed)),
-            encoding(v),
-            v.made_by.clone(),
-            v.consistency.clone(),
-            needed_by(v),
-            v.label.clone(),
-        ]
-    };
-    table(&heading, &versions.iter().map(row).collect::<Vec<_>>())
+    Table::of(versions)
+        .right("NUMBER", |v| v.number.to_string())
+        .left("TIME", |v| v.time.to_string())
+        .right("SPAN", |v| v.span.map_or_else(|| "-".to_owned(), |span| rough(span.0)))
+        .right("SEQ", |v| v.seq.to_string())
+        .right("CHANGED", |v| {
+            format!("{}{}", if v.bytes_exact { "" } else { "<= " }, human(v.bytes_changed))
+        })
+        .left("ENCODING", |v| encoding(v))
+        .left("MADE BY", |v| v.made_by.clone())
+        .left("CONSISTENCY", |v| v.consistency.clone())
+        .left("NEEDED BY", |v| needed_by(v))
+        .left("LABEL", |v| v.label.clone())
+        .text()
 }
 
 /// How what belongs to it is kept: by the volume's rule, or as was asked for by hand.

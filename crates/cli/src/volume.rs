@@ -276,18 +276,6 @@ fn tell_warning(volume: &Volume) {
 fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
     let names_cache = args.cache.is_some() || args.cache_dirty.is_some();
     let names_history = args.window.is_some() || args.history_limit.is_some() || args.now;
-    let names_way = args.granularity.is_some() || args.architecture.is_some();
-    let names_encoding = args.encoding.is_some() || args.encode_after.is_some();
-    let names_packing = names_encoding || args.dedup.is_some() || args.copy_unit.is_some();
-    let names_any = names_way || names_history || names_cache || names_packing;
-    if !names_any && args.hook.is_none() {
-        let all = "--architecture, --granularity, --window, --history-limit, --now, --cache, \
-                   --cache-dirty, --encoding, --encode-after, --dedup, --copy-unit, --hook";
-        return Err(Failure::usage("no setting is named")
-            .with_hint(format!("give one of {all}"))
-            .into());
-    }
-    let client = session.client()?;
     let body = ChangeVolume {
         size: None,
         architecture: args.architecture.clone(),
@@ -303,10 +291,18 @@ fn set(session: &Session, args: &SetArgs) -> anyhow::Result<()> {
         copy_unit: args.copy_unit.map(SizeInput),
         hook: args.hook.clone().map(hook_or_none),
     };
+    if (ChangeVolume { grace: None, ..body.clone() }) == ChangeVolume::default() && !args.now {
+        let all = "--architecture, --granularity, --window, --history-limit, --now, --cache, \
+                   --cache-dirty, --encoding, --encode-after, --dedup, --copy-unit, --hook";
+        return Err(Failure::usage("no setting is named")
+            .with_hint(format!("give one of {all}"))
+            .into());
+    }
     if let (Some(grace), false) = (args.grace, names_history) {
         let text = format!("--grace {grace} goes with --window or --history-limit");
         return Err(Failure::usage(text).into());
     }
+    let client = session.client()?;
     if !args.dry_run {
         if args.now {
             session.confirm(&format!("history of {} that is kept no more goes", args.name))?;

@@ -3,7 +3,7 @@
 use api::{Cache, Dedup, Encoding, Grace, Import, SpanInput, Volume};
 use units::Span;
 
-use crate::output::{Align, human, pairs, table};
+use crate::output::{Table, human, pairs};
 use crate::space;
 
 /// A hook, with a word if the server does not know it.
@@ -87,31 +87,17 @@ fn show_cache(cache: &Cache) -> Vec<(&'static str, String)> {
 }
 
 pub fn list(volumes: &[Volume]) -> String {
-    let heading = [
-        ("NAME", Align::Left),
-        ("SIZE", Align::Right),
-        ("LIVE", Align::Right),
-        ("HISTORY", Align::Right),
-        ("GRANULARITY", Align::Left),
-        ("WINDOW", Align::Right),
-        ("OLDEST", Align::Left),
-        ("LATEST SEQ", Align::Right),
-        ("STATE", Align::Left),
-    ];
-    let row = |v: &Volume| {
-        vec![
-            v.name.clone(),
-            human(v.size),
-            human(v.live_bytes),
-            human(v.history_bytes),
-            v.granularity.to_string(),
-            v.window.0.to_string(),
-            v.oldest.time.to_string(),
-            v.latest.seq.to_string(),
-            v.state.clone(),
-        ]
-    };
-    table(&heading, &volumes.iter().map(row).collect::<Vec<_>>())
+    Table::of(volumes)
+        .left("NAME", |v| v.name.clone())
+        .right("SIZE", |v| human(v.size))
+        .right("LIVE", |v| human(v.live_bytes))
+        .right("HISTORY", |v| human(v.history_bytes))
+        .left("GRANULARITY", |v| v.granularity.to_string())
+        .right("WINDOW", |v| v.window.0.to_string())
+        .left("OLDEST", |v| v.oldest.time.to_string())
+        .right("LATEST SEQ", |v| v.latest.seq.to_string())
+        .left("STATE", |v| v.state.clone())
+        .text()
 }
 
 fn show_copies(copies: &api::Copies) -> String {

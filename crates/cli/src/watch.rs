@@ -1,12 +1,12 @@
 //! `hindsight watch`: has volumes watched for data that is written over with what looks random, or
 //! with zeros, and tells the alarms.
 
-use api::{ExitCode, SensitivityName, SetWatch, Watch, WatchAlarm};
+use api::{ExitCode, SensitivityName, SetWatch, Watch};
 use clap::Subcommand;
 use serde_json::json;
 use units::Sensitivity;
 
-use crate::output::{Align, human, pairs, table};
+use crate::output::{Table, human, pairs};
 use crate::session::{Session, say};
 
 #[derive(Debug, Subcommand)]
@@ -72,23 +72,13 @@ fn show(watch: &Watch) -> String {
     if watch.alarms.is_empty() {
         return shown;
     }
-    let heading = [
-        ("GIVEN", Align::Left),
-        ("KIND", Align::Left),
-        ("SIZE", Align::Right),
-        ("MARK", Align::Left),
-        ("SEQ", Align::Right),
-        ("HELD", Align::Left),
-    ];
-    let row = |alarm: &WatchAlarm| {
-        vec![
-            alarm.given.to_string(),
-            alarm.kind.clone(),
-            human(alarm.bytes),
-            alarm.mark.clone(),
-            alarm.seq.to_string(),
-            if alarm.held { "yes" } else { "no" }.to_owned(),
-        ]
-    };
-    format!("{shown}\n{}", table(&heading, &watch.alarms.iter().map(row).collect::<Vec<_>>()))
+    let alarms = Table::of(&watch.alarms)
+        .left("GIVEN", |alarm| alarm.given.to_string())
+        .left("KIND", |alarm| alarm.kind.clone())
+        .right("SIZE", |alarm| human(alarm.bytes))
+        .left("MARK", |alarm| alarm.mark.clone())
+        .right("SEQ", |alarm| alarm.seq.to_string())
+        .left("HELD", |alarm| if alarm.held { "yes" } else { "no" }.to_owned())
+        .text();
+    format!("{shown}\n{alarms}")
 }

@@ -8,52 +8,19 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
 use volume::{Pool, ScrubState, Volume};
 
 use crate::fill::FillWatch;
 use crate::member_watch::MemberWatch;
+use crate::worker::Worker;
 use crate::{StartError, write_memory};
 
 /// How often it looks what is to be told, and how long it sleeps once the pool is broken.
 const IDLE: Duration = Duration::from_millis(50);
 /// By so much the last write of a volume is ahead of the clock when the log says so.
 const TOLD_AHEAD_NS: u64 = 60_000_000_000;
-
-/// The running thread; stopped by [`Background::stop`].
-pub(crate) struct Background {
-    stop: Arc<(Mutex<bool>, Condvar)>,
-    thread: JoinHandle<()>,
-}
-
-impl Background {
-    /// Starts the thread.
-    pub(crate) fn start(
-        pool: Arc<Pool>,
-        fill: FillWatch,
-        members: MemberWatch,
-    ) -> Result<Background, StartError> {
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
-        let told = Arc::clone(&stop);
-        let thread = std::thread::Builder::new()
-            .name("background".to_owned())
-            .spawn(move || run(&pool, fill, members, &told))
-            .map_err(StartError::Thread)?;
-        Ok(Background { stop, thread })
-    }
-
-    /// Lets the step at hand finish and ends the thread.
-    pub(crate) fn stop(self) {
-        *self.stop.0.lock() = true;
-        self.stop.1.notify_all();
-        if self.thread.join().is_err() {
-            tracing::error!("the background thread panicked");
-        }
-    }
-}
 
 /// The things that were seen last, by name.
 struct Seen<K, V>(BTreeMap<K, V>);
@@ -225,27 +192,30 @@ impl Watches {
     }
 }
 
-fn run(pool: &Pool, fill: FillWatch, members: MemberWatch, stop: &(Mutex<bool>, Condvar)) {
-    let mut watches = Watches::new(fill, members);
-    loop {
-        let turn = catch_unwind(AssertUnwindSafe(|| {
-            watches.look(pool);
-            pool.turn()
-        }));
-        let rest = turn.unwrap_or_else(|panic| {
-            pool.refuse_writes();
-            let why = words(&*panic);
-            tracing::error!(why, "background work panicked; the pool refuses writes");
-            IDLE
-        });
-        let mut stopping = stop.0.lock();
-        if !*stopping && !rest.is_zero() {
-            stop.1.wait_for(&mut stopping, rest);
+/// Starts the thread.
+pub(crate) fn start(
+    pool: Arc<Pool>,
+    fill: FillWatch,
+    members: MemberWatch,
+) -> Result<Worker, StartError> {
+    Worker::start("background", move |stop| {
+        let mut watches = Watches::new(fill, members);
+        loop {
+            let turn = catch_unwind(AssertUnwindSafe(|| {
+                watches.look(&pool);
+                pool.turn()
+            }));
+            let rest = turn.unwrap_or_else(|panic| {
+                pool.refuse_writes();
+                let why = words(&*panic);
+                tracing::error!(why, "background work panicked; the pool refuses writes");
+                IDLE
+            });
+            if stop.rest(rest) {
+                return;
+            }
         }
-        if *stopping {
-            return;
-        }
-    }
+    })
 }
 
 /// The words of a panic.
@@ -265,7 +235,7 @@ mod tests {
     use env::{RealClock, RealEntropy};
     use volume::{Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp};
 
-    use super::{Background, MemberWatch};
+    use super::{MemberWatch, start};
     use crate::fill::{FillGauge, FillWatch};
 
     /// A device under which something of ours is broken.
@@ -325,11 +295,8 @@ mod tests {
         let mut written = 1;
         broken.1.store(true, Ordering::Release);
         let fill = Arc::new(FillGauge::new(Arc::clone(&pool), "/".into(), Arc::default()));
-        let background = Background::start(
-            Arc::clone(&pool),
-            FillWatch::new(fill),
-            MemberWatch::new("/".into()),
-        );
+        let background =
+            start(Arc::clone(&pool), FillWatch::new(fill), MemberWatch::new("/".into()));
         let background = background.expect("started");
         let began = Instant::now();
         // Sooner or later there is something to be done in the background.
@@ -350,7 +317,7 @@ mod tests {
         volume.read(0, &mut bytes).expect("reads go on");
         assert_eq!(bytes, [7; 4096]);
         volume.create_version("").expect_err("nothing is committed any more");
-        background.stop();
+        drop(background);
         pool.close().expect("closed");
         drop((volume, pool));
         // Its work is as if it had not begun.

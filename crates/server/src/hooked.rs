@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
 use units::{Seq, WallTime};
 use volume::{Consistency, PlannedHook, Pool};
 
 use crate::hooks::Hooks;
 use crate::proving::{Proving, Wanted};
 use crate::watching::Watching;
+use crate::worker::{Stop, Worker};
 use crate::{Attachments, StartError, scratch};
 
 /// How often schedules are looked at.
@@ -24,38 +24,31 @@ const ASK: Duration = Duration::from_secs(1);
 const SWEEP: Duration = Duration::from_secs(1);
 const SWEEP_AFTER_FAILURE: Duration = Duration::from_secs(60);
 
-/// The running thread; stopped by [`Hooked::stop`].
+/// The running threads; stopped by [`Hooked::stop`].
 pub(crate) struct Hooked {
-    stop: Arc<(Mutex<bool>, Condvar)>,
-    thread: JoinHandle<()>,
+    captures: Worker,
+    watching: Worker,
     hooks: Arc<Hooks>,
     /// The thread of checks.
     proving: (Arc<Proving>, JoinHandle<()>),
-    /// The thread of watches.
-    watching: (Arc<Watching>, JoinHandle<()>),
 }
 
 impl Hooked {
-    /// Starts the thread.
+    /// Starts the threads.
     pub(crate) fn start(
         pool: &Arc<Pool>,
         hooks: &Arc<Hooks>,
         attachments: &Arc<Attachments>,
         (proving, watching): (&Arc<Proving>, &Arc<Watching>),
     ) -> Result<Hooked, StartError> {
-        let checks = proving.start(pool, attachments)?;
-        let proving = (Arc::clone(proving), checks);
-        let looks = watching.start(pool)?;
-        let watching = (Arc::clone(watching), looks);
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
-        let (told, pool, hooks) = (Arc::clone(&stop), Arc::clone(pool), Arc::clone(hooks));
-        let own = Arc::clone(&hooks);
-        let (attachments, checks) = (Arc::clone(attachments), Arc::clone(&proving.0));
-        let thread = std::thread::Builder::new()
-            .name("hooked".to_owned())
-            .spawn(move || run(&pool, &hooks, (&attachments, &checks), &told))
-            .map_err(StartError::Thread)?;
-        Ok(Hooked { stop, thread, hooks: own, proving, watching })
+        let watching = watching.start(pool)?;
+        let captures = Worker::start("hooked", {
+            let (pool, hooks) = (Arc::clone(pool), Arc::clone(hooks));
+            let (attachments, proving) = (Arc::clone(attachments), Arc::clone(proving));
+            move |stop| run(&pool, &hooks, (&attachments, &proving), stop)
+        })?;
+        let proving = (Arc::clone(proving), proving.start(pool, attachments)?);
+        Ok(Hooked { captures, watching, hooks: Arc::clone(hooks), proving })
     }
 
     /// Ends the proof that runs, while its clone is still served: what it says later is not heard.
@@ -66,15 +59,11 @@ impl Hooked {
         self.hooks.stop();
     }
 
-    /// Lets captures under way finish, commands included, and ends the thread.
+    /// Lets captures under way finish, commands included, and ends the threads.
     pub(crate) fn stop(self) {
-        *self.stop.0.lock() = true;
-        self.stop.1.notify_all();
+        self.captures.tell();
+        self.watching.tell();
         self.proving.0.stop(self.proving.1);
-        self.watching.0.stop(self.watching.1);
-        if self.thread.join().is_err() {
-            tracing::error!("the thread of scheduled captures with hooks panicked");
-        }
     }
 }
 
@@ -124,7 +113,7 @@ fn run(
     pool: &Arc<Pool>,
     hooks: &Arc<Hooks>,
     (attachments, proving): (&Arc<Attachments>, &Proving),
-    stop: &(Mutex<bool>, Condvar),
+    stop: &Stop,
 ) {
     let mut under_way: BTreeMap<(bool, String), JoinHandle<()>> = BTreeMap::new();
     let mut asked = Asked::new();
@@ -149,11 +138,7 @@ fn run(
             let is_well = scratch::sweep(pool, attachments);
             sweep_at = Instant::now() + if is_well { SWEEP } else { SWEEP_AFTER_FAILURE };
         }
-        let mut stopping = stop.0.lock();
-        if !*stopping {
-            stop.1.wait_for(&mut stopping, LOOK);
-        }
-        if *stopping {
+        if stop.rest(LOOK) {
             break;
         }
     }

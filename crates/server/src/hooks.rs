@@ -18,11 +18,12 @@ use std::time::{Duration, Instant};
 use env::{Rank, RankedRwLock};
 use parking_lot::{Condvar, Mutex};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use rustix::process::{Pid, Signal, kill_process_group};
 use volume::{Consistency, PlannedHook, Quiet};
 
+use crate::prometheus::tell;
 use crate::told::Told;
 
 /// How often a command is asked whether it has ended.
@@ -178,9 +179,7 @@ impl Collector for HookCollector {
         ];
         for (name, help, count) in counts {
             let counter = ConstCounter::new(count.load(Ordering::Relaxed));
-            let name = format!("hindsight_hook_{name}");
-            let encoder = encoder.encode_descriptor(&name, help, None, counter.metric_type())?;
-            counter.encode(encoder)?;
+            tell(&mut encoder, (&format!("hindsight_hook_{name}"), help), counter)?;
         }
         Ok(())
     }
@@ -188,9 +187,9 @@ impl Collector for HookCollector {
 
 /// The facts that a command finds in its environment.
 #[derive(Clone, Debug)]
-struct Asked {
-    hook: String,
-    subject: String,
+pub(crate) struct Asked {
+    pub(crate) hook: String,
+    pub(crate) subject: String,
 }
 
 /// Runs `after` when it is dropped, or when its time has come before that.
@@ -285,7 +284,12 @@ fn run_listening(
     ended(program, child, timeout, &mut || told.iter_mut().for_each(Told::listen), stops)
 }
 
-fn command<'a>(argv: &'a [String], phase: &str, asked: &Asked) -> Option<(&'a str, Command)> {
+/// A command of a hook, with its program's name; none where nothing is to be run.
+pub(crate) fn command<'a>(
+    argv: &'a [String],
+    phase: &str,
+    asked: &Asked,
+) -> Option<(&'a str, Command)> {
     let (program, arguments) = argv.split_first()?;
     let mut command = Command::new(program);
     command

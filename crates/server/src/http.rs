@@ -51,6 +51,6 @@ mod watch;
 
 pub(crate) use addresses::Addresses;
 pub(crate) use ask::Patience;
-pub(crate) use context::{Context, Watch};
+pub(crate) use context::{Context, Parts};
 pub use router::openapi_json;
 pub(crate) use serve::HttpServer;

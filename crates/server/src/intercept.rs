@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use intercept::{Ground, Interceptor, PrimaryAddress, Status};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use share::{Lack, Share, VolumeBlocks};
@@ -19,6 +18,7 @@ use volume::{Pool, RoomWait, Volume, VolumeSpec};
 use crate::admission::is_loopback;
 use crate::attach::VolumeId;
 use crate::nfs::Shares;
+use crate::prometheus::tell_each;
 use crate::relay_settings::{Form, Intercept};
 use crate::{Config, StartError, listen};
 
@@ -244,11 +244,10 @@ impl Collector for InterceptCollector {
             }),
         ];
         for (name, help, value) in gauges {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for (share, status) in &followers {
-                let labels = [("share", &**share)];
-                ConstGauge::new(value(status)).encode(family.encode_family(&labels)?)?;
-            }
+            let gauge = |status| ConstGauge::new(value(status));
+            let told =
+                followers.iter().map(|(share, status)| ([("share", &**share)], gauge(status)));
+            tell_each(&mut encoder, (name, help), told)?;
         }
         type Count = fn(&Status) -> u64;
         let counters: [(&str, &str, Count); 4] = [
@@ -266,11 +265,10 @@ impl Collector for InterceptCollector {
             ),
         ];
         for (name, help, value) in counters {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for (share, status) in &followers {
-                let labels = [("share", &**share)];
-                ConstCounter::new(value(status)).encode(family.encode_family(&labels)?)?;
-            }
+            let count = |status| ConstCounter::new(value(status));
+            let told =
+                followers.iter().map(|(share, status)| ([("share", &**share)], count(status)));
+            tell_each(&mut encoder, (name, help), told)?;
         }
         Ok(())
     }

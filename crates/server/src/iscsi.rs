@@ -143,10 +143,6 @@ impl Deref for IscsiContext {
 }
 
 impl FrontEnd for IscsiContext {
-    fn serving(&self) -> &Serving {
-        &self.serving
-    }
-
     fn serve(self: Arc<Self>, given: Given) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(serve(self, given))
     }

@@ -31,6 +31,7 @@ mod no_space;
 mod opening_log;
 mod pool_files;
 mod process_metrics;
+mod prometheus;
 mod proving;
 mod relay_settings;
 mod reload;
@@ -46,6 +47,7 @@ mod token;
 mod told;
 mod watching;
 mod who;
+mod worker;
 mod write_memory;
 
 pub use attach::{Attachment, Attachments, Part, VolumeId};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::http::Method;
 use env::{Rank, RankedMutex};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, text};
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -25,6 +25,7 @@ use volume::{
 use crate::Attachments;
 use crate::fill::{Fill, FillGauge};
 use crate::process_metrics::ProcessCollector;
+use crate::prometheus::{tell, tell_each};
 
 /// Bounds of the latency histogram, in seconds.
 const LATENCY_BOUNDS: [f64; 8] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 10.0];
@@ -278,98 +279,54 @@ impl Collector for Engine {
             }
         }
         for metric in VOLUME_METRICS {
-            let values = volumes.iter().map(|v| (v, (metric.value)(v)));
-            encode_volumes(&mut encoder, metric, values)?;
+            let name = format!("hindsight_volume_{}", metric.name);
+            let told = (&*name, metric.help);
+            let values = volumes.iter().map(|v| (of_volume(v), (metric.value)(v)));
+            match metric.rises {
+                true => {
+                    tell_each(&mut encoder, told, values.map(|(v, n)| (v, ConstCounter::new(n))))
+                }
+                false => {
+                    tell_each(&mut encoder, told, values.map(|(v, n)| (v, ConstGauge::new(n))))
+                }
+            }?;
         }
         for metric in VOLUME_TIMES {
-            let values = volumes.iter().map(|v| (v, (metric.value)(v) as f64 / 1e9));
-            encode_volumes(&mut encoder, metric, values)?;
+            let name = format!("hindsight_volume_{}", metric.name);
+            let seconds = |v| ConstGauge::new((metric.value)(v) as f64 / 1e9);
+            let values = volumes.iter().map(|v| (of_volume(v), seconds(v)));
+            tell_each(&mut encoder, (&name, metric.help), values)?;
         }
         encode_device_io(&mut encoder, &volumes)?;
         self.encode_ages(&mut encoder)?;
         self.encode_growth(&mut encoder)?;
         self.encode_schedules(&mut encoder)?;
-        let clients = gauge("clients", "Clients attached to the present", |_| 0);
-        let attached = volumes.iter().map(|v| (v, self.attachments.count(v.id) as u64));
-        encode_volumes(&mut encoder, &clients, attached)?;
+        let clients = ("hindsight_volume_clients", "Clients attached to the present");
+        let attached = |v: &VolumeInfo| ConstGauge::new(self.attachments.count(v.id) as u64);
+        tell_each(&mut encoder, clients, volumes.iter().map(|v| (of_volume(v), attached(v))))?;
         self.encode_pool(&mut encoder)
     }
 }
 
-/// A number that both a counter and a gauge can be.
-trait Value {
-    fn encode(
-        self,
-        rises: bool,
-        encoder: prometheus_client::encoding::MetricEncoder,
-    ) -> fmt::Result;
-}
-
-impl Value for u64 {
-    fn encode(
-        self,
-        rises: bool,
-        encoder: prometheus_client::encoding::MetricEncoder,
-    ) -> fmt::Result {
-        if rises {
-            ConstCounter::new(self).encode(encoder)
-        } else {
-            ConstGauge::new(self).encode(encoder)
-        }
-    }
-}
-
-impl Value for f64 {
-    fn encode(
-        self,
-        rises: bool,
-        encoder: prometheus_client::encoding::MetricEncoder,
-    ) -> fmt::Result {
-        if rises {
-            ConstCounter::new(self).encode(encoder)
-        } else {
-            ConstGauge::new(self).encode(encoder)
-        }
-    }
-}
-
-fn encode_volumes<'a, V: Value>(
-    encoder: &mut DescriptorEncoder,
-    metric: &VolumeMetric,
-    values: impl Iterator<Item = (&'a VolumeInfo, V)>,
-) -> fmt::Result {
-    let name = format!("hindsight_volume_{}", metric.name);
-    let kind = if metric.rises {
-        ConstCounter::new(0_u64).metric_type()
-    } else {
-        ConstGauge::new(0_u64).metric_type()
-    };
-    let mut encoder = encoder.encode_descriptor(&name, metric.help, None, kind)?;
-    for (volume, value) in values {
-        let labels = [("volume", volume.name.as_str())];
-        value.encode(metric.rises, encoder.encode_family(&labels)?)?;
-    }
-    Ok(())
+fn of_volume(volume: &VolumeInfo) -> [(&'static str, &str); 1] {
+    [("volume", volume.name.as_str())]
 }
 
 /// The times of opening a pool on members.
 fn encode_opening(settled: Option<Settling>, encoder: &mut DescriptorEncoder) -> fmt::Result {
     let Some(settled) = settled else { return Ok(()) };
-    let gauge = prometheus_client::metrics::MetricType::Gauge;
-    let (name, help) = ("hindsight_pool_opening_seconds", "How long opening the pool took");
-    let mut family = encoder.encode_descriptor(name, help, None, gauge)?;
-    for (phase, nanos) in [
+    let phases = [
         ("recovery", settled.recovered_ns),
         ("copies", settled.copies_ns),
         ("parity", settled.parity_ns),
-    ] {
-        let seconds = nanos as f64 / 1e9;
-        ConstGauge::new(seconds).encode(family.encode_family(&[("phase", phase)])?)?;
-    }
+    ];
+    let phases =
+        phases.map(|(phase, nanos)| ([("phase", phase)], ConstGauge::new(nanos as f64 / 1e9)));
+    let told = ("hindsight_pool_opening_seconds", "How long opening the pool took");
+    tell_each(encoder, told, phases)?;
     let name = "hindsight_pool_opening_unsettled_bytes";
     let help = "Bytes of regions that were in flight when the pool was used last";
-    ConstGauge::new(settled.unsettled_bytes)
-        .encode(encoder.encode_descriptor(name, help, None, gauge)?)
+    tell(encoder, (name, help), ConstGauge::new(settled.unsettled_bytes))
 }
 
 /// How fast background work may be.
@@ -379,8 +336,7 @@ fn encode_rates(rates: Rates, encoder: &mut DescriptorEncoder) -> fmt::Result {
         ("rebuild", "Bytes a second that members get at most; 0 without a limit", rates.rebuild),
     ] {
         let name = format!("hindsight_pool_{name}_rate_bytes");
-        let gauge = ConstGauge::new(limit.map_or(0, NonZeroU64::get));
-        gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
+        tell(encoder, (&name, help), ConstGauge::new(limit.map_or(0, NonZeroU64::get)))?;
     }
     Ok(())
 }
@@ -403,8 +359,7 @@ fn encode_scrub(info: Option<ScrubInfo>, encoder: &mut DescriptorEncoder) -> fmt
     encode_ratio("hindsight_pool_scrub_progress_ratio", help, info.percent, encoder)?;
     for (name, help, value) in gauges {
         let name = format!("hindsight_pool_scrub_{name}");
-        let gauge = ConstGauge::new(value);
-        gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
+        tell(encoder, (&name, help), ConstGauge::new(value))?;
     }
     Ok(())
 }
@@ -418,14 +373,12 @@ fn encode_device_io(encoder: &mut DescriptorEncoder, volumes: &[VolumeInfo]) -> 
     ];
     for (name, help, value) in metrics {
         let name = format!("hindsight_volume_{name}");
-        let kind = ConstCounter::new(0_u64).metric_type();
-        let mut encoder = encoder.encode_descriptor(&name, help, None, kind)?;
-        for volume in volumes {
-            for count in &volume.device_io {
-                let labels = [("volume", volume.name.as_str()), ("kind", count.kind.name())];
-                ConstCounter::new(value(count)).encode(encoder.encode_family(&labels)?)?;
-            }
-        }
+        let counts = volumes.iter().flat_map(|v| v.device_io.iter().map(|count| (&*v.name, count)));
+        let told = counts.map(|(volume, count)| {
+            let labels = [("volume", volume), ("kind", count.kind.name())];
+            (labels, ConstCounter::new(value(count)))
+        });
+        tell_each(encoder, (&name, help), told)?;
     }
     Ok(())
 }
@@ -433,42 +386,38 @@ fn encode_device_io(encoder: &mut DescriptorEncoder, volumes: &[VolumeInfo]) -> 
 impl Engine {
     /// History by age, in bytes that add up to all of it.
     fn encode_ages(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let kind = ConstGauge::new(0_u64).metric_type();
-        let name = "hindsight_volume_history_age_bytes";
-        let help = "Bytes of history by how long ago they were written over";
-        let mut encoder = encoder.encode_descriptor(name, help, None, kind)?;
+        let mut told = Vec::new();
         for volume in self.pool.volumes() {
             let Ok((ages, unsorted_bytes)) = volume.history_ages() else { continue };
-            let told = ages.into_iter().map(|age| {
+            let mut tell = |age: String, bytes| {
+                let labels = [("volume", volume.name().to_owned()), ("age", age)];
+                told.push((labels, ConstGauge::new(bytes)));
+            };
+            for age in ages {
                 let below = age.below_ns.map(|nanos| format!("below {}", Span(nanos)));
-                (below.unwrap_or_else(|| "older".to_owned()), age.bytes)
-            });
-            for (age, bytes) in told.chain([("unsorted".to_owned(), unsorted_bytes)]) {
-                let labels = [("volume", volume.name()), ("age", age.as_str())];
-                ConstGauge::new(bytes).encode(encoder.encode_family(&labels)?)?;
+                tell(below.unwrap_or_else(|| "older".to_owned()), age.bytes);
             }
+            tell("unsorted".to_owned(), unsorted_bytes);
         }
-        Ok(())
+        let help = "Bytes of history by how long ago they were written over";
+        tell_each(encoder, ("hindsight_volume_history_age_bytes", help), told)
     }
 
     /// How fast volumes and the pool grow, as far as that can be told.
     fn encode_growth(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let kind = ConstGauge::new(0_f64).metric_type();
         type Value = fn(&Volume) -> Option<volume::Growth>;
         let kinds: [(&str, &str, Value); 2] = [
             ("growth", "How fast a volume's log grows, measured over up to a week", |v| v.growth()),
             ("history_growth", "The same of its history alone", |v| v.history_growth()),
         ];
+        let volumes = self.pool.volumes();
         for (name, help, value) in kinds {
             let name = format!("hindsight_volume_{name}_bytes_per_second");
-            let mut of_volumes = encoder.encode_descriptor(&name, help, None, kind)?;
-            for volume in self.pool.volumes() {
-                if let Some(growth) = value(&volume) {
-                    let labels = [("volume", volume.name())];
-                    let gauge = ConstGauge::new(growth.bytes_a_day as f64 / SECONDS_A_DAY);
-                    gauge.encode(of_volumes.encode_family(&labels)?)?;
-                }
-            }
+            let told = volumes.iter().filter_map(|volume| {
+                let gauge = ConstGauge::new(value(volume)?.bytes_a_day as f64 / SECONDS_A_DAY);
+                Some(([("volume", volume.name())], gauge))
+            });
+            tell_each(encoder, (&name, help), told)?;
         }
         let Ok(space) = self.pool.space() else { return Ok(()) };
         let gauges = [
@@ -481,21 +430,18 @@ impl Engine {
         ];
         for (name, help, value) in gauges {
             let name = format!("hindsight_pool_{name}");
-            let gauge = ConstGauge::new(value);
-            gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
+            tell(encoder, (&name, help), ConstGauge::new(value))?;
         }
         let Some(growth) = space.growth else { return Ok(()) };
         let gauge = ConstGauge::new(growth.bytes_a_day as f64 / SECONDS_A_DAY);
         let help = "How fast what is in use grows, measured over up to a week";
-        let name = "hindsight_pool_growth_bytes_per_second";
-        gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        tell(encoder, ("hindsight_pool_growth_bytes_per_second", help), gauge)?;
         let Some(lasts_ns) = growth.lasts_ns(self.fill.read().available_bytes) else {
             return Ok(());
         };
         let gauge = ConstGauge::new(lasts_ns as f64 / 1e9);
         let help = "How long what is available lasts if it goes on like this";
-        let name = "hindsight_pool_full_in_seconds";
-        gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
+        tell(encoder, ("hindsight_pool_full_in_seconds", help), gauge)
     }
 
     /// The captures of schedules, and the times of the next ones.
@@ -524,22 +470,15 @@ impl Engine {
         schedules.extend(groups.map(|(group, info)| ("group", group, info)));
         for (name, help, value) in counters {
             let name = format!("hindsight_schedule_{name}");
-            let kind = ConstCounter::new(0_u64).metric_type();
-            let mut encoder = encoder.encode_descriptor(&name, help, None, kind)?;
-            for (kind, name, info) in &schedules {
-                let labels = [(*kind, name.as_str())];
-                ConstCounter::new(value(info)).encode(encoder.encode_family(&labels)?)?;
-            }
+            let count = |info| ConstCounter::new(value(info));
+            let told = schedules.iter().map(|(kind, of, info)| ([(*kind, &**of)], count(info)));
+            tell_each(encoder, (&name, help), told)?;
         }
         for (name, help, value) in times {
             let name = format!("hindsight_schedule_{name}");
-            let kind = ConstGauge::new(0_f64).metric_type();
-            let mut encoder = encoder.encode_descriptor(&name, help, None, kind)?;
-            for (kind, name, info) in &schedules {
-                let labels = [(*kind, name.as_str())];
-                let seconds = value(info) as f64 / 1e9;
-                ConstGauge::new(seconds).encode(encoder.encode_family(&labels)?)?;
-            }
+            let seconds = |info| ConstGauge::new(value(info) as f64 / 1e9);
+            let told = schedules.iter().map(|(kind, of, info)| ([(*kind, &**of)], seconds(info)));
+            tell_each(encoder, (&name, help), told)?;
         }
         Ok(())
     }
@@ -566,48 +505,29 @@ impl Engine {
         ];
         for (name, help, value) in gauges {
             let name = format!("hindsight_pool_{name}");
-            let gauge = ConstGauge::new(value);
-            gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
+            tell(encoder, (&name, help), ConstGauge::new(value))?;
         }
         encode_fill(&fill, encoder)?;
+        let help = "Map pages looked up because they were not in memory";
         let loads = ConstCounter::new(status.page_loads);
-        loads.encode(encoder.encode_descriptor(
-            "hindsight_pool_map_page_loads",
-            "Map pages looked up because they were not in memory",
-            None,
-            loads.metric_type(),
-        )?)?;
+        tell(encoder, ("hindsight_pool_map_page_loads", help), loads)?;
+        let help = "Blocks whose checksum did not match";
         let errors = ConstCounter::new(status.checksum_errors);
-        errors.encode(encoder.encode_descriptor(
-            "hindsight_pool_checksum_errors",
-            "Blocks whose checksum did not match",
-            None,
-            errors.metric_type(),
-        )?)?;
+        tell(encoder, ("hindsight_pool_checksum_errors", help), errors)?;
         let healed = [
             ("recovered", status.healed.recovered),
             ("transient", status.healed.transient),
             ("unrecoverable", status.healed.unrecoverable),
         ];
-        let name = "hindsight_pool_healed";
+        let healed = healed.map(|(how, count)| ([("outcome", how)], ConstCounter::new(count)));
         let help = "Ranges that were read wrong, by how that ended";
-        let mut family = encoder.encode_descriptor(
-            name,
-            help,
-            None,
-            prometheus_client::metrics::MetricType::Counter,
-        )?;
-        for (how, count) in healed {
-            ConstCounter::new(count).encode(family.encode_family(&[("outcome", how)])?)?;
-        }
+        tell_each(encoder, ("hindsight_pool_healed", help), healed)?;
         encode_rates(self.pool.rates(), encoder)?;
         encode_scrub(self.pool.scrubs().info(), encoder)?;
         encode_opening(self.pool.settled(), encoder)?;
         let spares = self.pool.spares().iter().filter(|spare| spare.is_there).count();
-        let (name, help) = ("hindsight_pool_spares", "Spares that are there");
-        let gauge = prometheus_client::metrics::MetricType::Gauge;
-        ConstGauge::new(spares as u64)
-            .encode(encoder.encode_descriptor(name, help, None, gauge)?)?;
+        let told = ("hindsight_pool_spares", "Spares that are there");
+        tell(encoder, told, ConstGauge::new(spares as u64))?;
         encode_members(&self.pool.members(), encoder)
     }
 }
@@ -627,8 +547,7 @@ fn encode_ratio(
     percent: u64,
     encoder: &mut DescriptorEncoder<'_>,
 ) -> fmt::Result {
-    let gauge = ConstGauge::new(percent as f64 / 100.0);
-    gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
+    tell(encoder, (name, help), ConstGauge::new(percent as f64 / 100.0))
 }
 
 /// The members of a pool that is made of several.
@@ -636,40 +555,23 @@ fn encode_members(
     members: &[block::MemberStatus],
     encoder: &mut DescriptorEncoder<'_>,
 ) -> Result<(), std::fmt::Error> {
-    type Figure = (&'static str, &'static str, fn(&block::MemberStatus) -> u64);
-    let gauges: [Figure; 1] = [("member_in", "1 while the member has everything", |m| {
-        u64::from(m.standing == block::Standing::In)
-    })];
-    let counters: [Figure; 3] = [
-        ("member_errors", "Requests that failed on the member", |m| m.errors),
-        ("member_read_bytes", "Bytes read from the member", |m| m.counters.0),
-        ("member_written_bytes", "Bytes written to the member", |m| m.counters.1),
-    ];
-    for (name, help, figure) in gauges {
-        let name = format!("hindsight_pool_{name}");
-        let mut family = encoder.encode_descriptor(
-            &name,
-            help,
-            None,
-            prometheus_client::metrics::MetricType::Gauge,
-        )?;
-        for member in members {
-            let labels = [("member", member.path.as_str())];
-            ConstGauge::new(figure(member)).encode(family.encode_family(&labels)?)?;
-        }
+    type Figure = fn(&block::MemberStatus) -> u64;
+    fn of(member: &block::MemberStatus) -> [(&'static str, &str); 1] {
+        [("member", member.path.as_str())]
     }
+    let told = ("hindsight_pool_member_in", "1 while the member has everything");
+    let is_in = |m: &block::MemberStatus| u64::from(m.standing == block::Standing::In);
+    let values = members.iter().map(|m| (of(m), ConstGauge::new(is_in(m))));
+    tell_each(encoder, told, values)?;
+    let counters: [(&str, &str, Figure); 3] = [
+        ("errors", "Requests that failed on the member", |m| m.errors),
+        ("read_bytes", "Bytes read from the member", |m| m.counters.0),
+        ("written_bytes", "Bytes written to the member", |m| m.counters.1),
+    ];
     for (name, help, figure) in counters {
-        let name = format!("hindsight_pool_{name}");
-        let mut family = encoder.encode_descriptor(
-            &name,
-            help,
-            None,
-            prometheus_client::metrics::MetricType::Counter,
-        )?;
-        for member in members {
-            let labels = [("member", member.path.as_str())];
-            ConstCounter::new(figure(member)).encode(family.encode_family(&labels)?)?;
-        }
+        let name = format!("hindsight_pool_member_{name}");
+        let values = members.iter().map(|m| (of(m), ConstCounter::new(figure(m))));
+        tell_each(encoder, (&name, help), values)?;
     }
     Ok(())
 }

@@ -69,10 +69,6 @@ impl Deref for NbdContext {
 }
 
 impl FrontEnd for NbdContext {
-    fn serving(&self) -> &Serving {
-        &self.serving
-    }
-
     fn serve(self: Arc<Self>, given: Given) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(serve(self, given))
     }

@@ -30,12 +30,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use env::RankedMutex;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use volume::Pool;
 use wire::nfs3::Procedure;
 
+use crate::prometheus::tell_each;
 use crate::serving::{FrontEnd, Given, Serving};
 
 mod answer;
@@ -113,10 +113,6 @@ impl Deref for NfsContext {
 }
 
 impl FrontEnd for NfsContext {
-    fn serving(&self) -> &Serving {
-        &self.serving
-    }
-
     fn serve(self: Arc<Self>, given: Given) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         // A unix socket has no address: it is this machine.
         let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -132,12 +128,10 @@ pub struct CallCollector(pub Arc<NfsContext>);
 impl Collector for CallCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let help = "Calls received, by procedure";
-        let mut family =
-            encoder.encode_descriptor("hindsight_nfs_calls", help, None, MetricType::Counter)?;
-        for (procedure, count) in Procedure::ALL.iter().zip(&self.0.calls) {
+        let calls = Procedure::ALL.iter().zip(&self.0.calls).map(|(procedure, count)| {
             let count = ConstCounter::new(count.load(Ordering::Relaxed));
-            count.encode(family.encode_family(&[("procedure", procedure.name())])?)?;
-        }
-        Ok(())
+            ([("procedure", procedure.name())], count)
+        });
+        tell_each(&mut encoder, ("hindsight_nfs_calls", help), calls)
     }
 }

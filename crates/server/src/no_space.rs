@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use env::RankedMutex;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
+
+use crate::prometheus::tell;
 
 /// The operator's remedy.
 pub(crate) const MAKE_ROOM: &str =
@@ -68,14 +70,8 @@ pub(crate) struct NoSpaceCollector(pub(crate) Arc<NoSpace>);
 
 impl Collector for NoSpaceCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let counter = ConstCounter::new(self.0.count());
-        let descriptor = encoder.encode_descriptor(
-            "hindsight_nbd_no_space",
-            "Times that the pool had no room for what clients wrote: they were told ENOSPC",
-            None,
-            counter.metric_type(),
-        )?;
-        counter.encode(descriptor)
+        let help = "Times that the pool had no room for what clients wrote: they were told ENOSPC";
+        tell(&mut encoder, ("hindsight_nbd_no_space", help), ConstCounter::new(self.0.count()))
     }
 }
 

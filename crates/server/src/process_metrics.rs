@@ -5,10 +5,12 @@ use std::fmt;
 use std::fs;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::prometheus::tell;
 
 /// The metrics of this process.
 #[derive(Debug)]
@@ -60,10 +62,9 @@ impl Collector for ProcessCollector {
             ("max_fds", "Most file descriptors that may be open", files_max().map(|n| n as f64)),
         ];
         if let Some(taken) = taken() {
-            let cpu = ConstCounter::new(taken.cpu_seconds);
             let help = "Processor time of this process, of user and system";
-            let kind = cpu.metric_type();
-            cpu.encode(encoder.encode_descriptor("process_cpu_seconds", help, None, kind)?)?;
+            let cpu = ConstCounter::new(taken.cpu_seconds);
+            tell(&mut encoder, ("process_cpu_seconds", help), cpu)?;
             gauges.extend([
                 ("start_time_seconds", "When this process began", Some(taken.start_time_seconds)),
                 ("resident_memory_bytes", "Memory in use", Some(taken.resident_bytes as f64)),
@@ -73,9 +74,8 @@ impl Collector for ProcessCollector {
         }
         for (name, help, value) in gauges {
             let Some(value) = value else { continue };
-            let gauge = ConstGauge::new(value);
             let name = format!("process_{name}");
-            gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
+            tell(&mut encoder, (&name, help), ConstGauge::new(value))?;
         }
         Ok(())
     }

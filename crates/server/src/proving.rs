@@ -7,9 +7,8 @@
 //!    say nothing.
 
 use std::collections::VecDeque;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -19,7 +18,7 @@ use units::{Moment, Span};
 use volume::{CloneSpec, Pool, Proof, Resolved, Verdict, Volume};
 
 use crate::attach::{Attachments, Part};
-use crate::hooks::{Hooks, kill};
+use crate::hooks::{Asked, Hooks, command, kill};
 use crate::{StartError, scratch};
 
 /// Proofs that wait, at most.
@@ -214,19 +213,14 @@ impl Proving {
         wanted: &Wanted,
         clone: &str,
     ) -> Option<(Verdict, String)> {
-        let (program, arguments) = argv.split_first()?;
-        let mut command = Command::new(program);
+        let subject = wanted.volume.name().to_owned();
+        let asked = Asked { hook: wanted.hook.clone(), subject };
+        let (program, mut command) = command(argv, "verify", &asked)?;
         command
-            .args(arguments)
-            .env("HINDSIGHT_HOOK", &wanted.hook)
-            .env("HINDSIGHT_PHASE", "verify")
-            .env("HINDSIGHT_SUBJECT", wanted.volume.name())
             .env("HINDSIGHT_CLONE", clone)
             .env("HINDSIGHT_SEQ", wanted.at.seq.0.to_string())
             .env("HINDSIGHT_MOMENT", wanted.at.time.to_string())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .process_group(0);
+            .stdout(Stdio::null());
         let (nbd, api) = &self.sockets;
         if let Some(nbd) = nbd {
             let uri = format!("nbd+unix:///{clone}?socket={}", nbd.display());

@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use env::RankedRwLock;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::gauge::ConstGauge;
 use volume::Pool;
 
 use crate::exposure::{AllTls, refuse_exposed};
 use crate::hooks::Hooks;
 use crate::nbd::NbdContext;
+use crate::prometheus::tell;
 use crate::tls::{Tls, TlsFiles};
 use crate::{Config, LogSettings, StartError, logs};
 
@@ -169,12 +170,7 @@ pub(crate) struct ReloadCollector(pub(crate) Arc<Reloads>);
 impl Collector for ReloadCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let gauge = ConstGauge::new(u64::from(!self.0.has_failed.load(Ordering::Relaxed)));
-        let descriptor = encoder.encode_descriptor(
-            "hindsight_config_last_reload_successful",
-            "Whether the configuration could be loaded when that was last asked for",
-            None,
-            gauge.metric_type(),
-        )?;
-        gauge.encode(descriptor)
+        let help = "Whether the configuration could be loaded when that was last asked for";
+        tell(&mut encoder, ("hindsight_config_last_reload_successful", help), gauge)
     }
 }

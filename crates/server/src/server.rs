@@ -11,7 +11,6 @@ use std::time::Duration;
 use prometheus_client::collector::Collector;
 use volume::Pool;
 
-use crate::background::Background;
 use crate::buffers::BuffersCollector;
 use crate::exposure::{
     AllTls, http_protection, iscsi_protection, nbd_protection, nfs_protection, refuse_exposed,
@@ -19,7 +18,7 @@ use crate::exposure::{
 use crate::fill::{FillGauge, FillWatch};
 use crate::hooked::Hooked;
 use crate::hooks::{HookCollector, Hooks};
-use crate::http::{Addresses, Context, HttpServer, Patience, Watch};
+use crate::http::{Addresses, Context, HttpServer, Parts, Patience};
 use crate::intercept::{self, InterceptCollector, Intercepts};
 use crate::iscsi::{IscsiContext, Targets};
 use crate::listen::{self, Bound, SocketFile};
@@ -40,8 +39,9 @@ use crate::taps::{TapCollector, Taps};
 use crate::tls::Tls;
 use crate::token::Token;
 use crate::who::token_named;
+use crate::worker::Worker;
 use crate::write_memory::{WriteBufferCollector, Writing};
-use crate::{Attachments, Buffers, Config, NoSpace, StartError, pool_files, scratch};
+use crate::{Attachments, Buffers, Config, NoSpace, StartError, background, pool_files, scratch};
 
 /// Threads that serve NBD, at most: beyond, the engine's locks are what counts.
 const DATA_THREADS_MAX: usize = 16;
@@ -57,7 +57,7 @@ pub struct Server {
     pool: Arc<Pool>,
     reloading: Reloading,
     context: Context,
-    background: Background,
+    background: Worker,
     _writing: Writing,
     hooked: Hooked,
     intercepts: Arc<Intercepts>,
@@ -125,34 +125,26 @@ impl Server {
         let context = http_context(config, &pool, all, bound, counted)?;
         pool.set_rates(config.rates);
         let writing = Writing::start(config.write_memory_bytes)?;
-        let fill = FillWatch::new(Arc::clone(context.fill()));
+        let fill = FillWatch::new(Arc::clone(&context.fill));
         let members = MemberWatch::new(config.pool_dir.clone());
-        let background = Background::start(Arc::clone(&pool), fill, members)?;
+        let background = background::start(Arc::clone(&pool), fill, members)?;
         let others = [(iscsi_context as Arc<_>, iscsi.tcp), (nfs_context as Arc<_>, nfs.tcp)];
         let (served, nbd_socket) = front_ends((&nbd_context, nbd_bound), others);
-        let data = match DataThreads::start(data_threads(), served) {
-            Ok(data) => data,
-            Err(error) => {
-                background.stop();
-                return Err(StartError::Thread(error));
-            }
-        };
+        let data = DataThreads::start(data_threads(), served).map_err(StartError::Thread)?;
         let (asks, patience) = ((token.as_ref(), tls.http), Patience(config.http_patience));
         let http = match HttpServer::start(&context, http_bound, asks, patience) {
             Ok(http) => http,
             Err(error) => {
                 data.stop();
-                background.stop();
                 return Err(error);
             }
         };
-        let looks = (context.proving(), context.watching());
+        let looks = (&context.proving, &context.watching);
         let hooked = match Hooked::start(&pool, &hooks, &nbd_context.attachments, looks) {
             Ok(hooked) => hooked,
             Err(error) => {
                 data.stop();
                 http.stop();
-                background.stop();
                 return Err(error);
             }
         };
@@ -213,7 +205,7 @@ impl Server {
         self.http.stop();
         self.hooked.stop();
         scratch::remove_all(&self.pool);
-        self.background.stop();
+        drop(self.background);
         self.pool.close().map_err(StartError::Pool)
     }
 }
@@ -316,16 +308,8 @@ fn nbd_context(
 
 /// The same memory, recorders and register as those of NBD.
 fn iscsi_context(config: &Config, pool: &Pool, nbd: &NbdContext) -> Arc<IscsiContext> {
-    let serving = Serving {
-        exports: Arc::clone(&nbd.exports),
-        attachments: Arc::clone(&nbd.attachments),
-        limits: Limits { handshake_whole: ISCSI_LOGIN_MAX, ..Limits::default() },
-        counters: Arc::new(Counters::default()),
-        meters: Arc::clone(&nbd.meters),
-        buffers: Arc::clone(&nbd.buffers),
-        taps: Arc::clone(&nbd.taps),
-        room: nbd.room.clone(),
-    };
+    let limits = Limits { handshake_whole: ISCSI_LOGIN_MAX, ..Limits::default() };
+    let serving = Serving { limits, counters: Arc::default(), ..nbd.serving.clone() };
     let pool_id = u64::from_str_radix(&pool.status().id, 16).expect("a pool's number is hex");
     Arc::new(IscsiContext::new(
         serving,
@@ -347,16 +331,8 @@ fn relays(
 
 /// The same memory and queue for room as those of NBD.
 fn nfs_context(pool: &Arc<Pool>, nbd: &NbdContext) -> Arc<NfsContext> {
-    let serving = Serving {
-        exports: Arc::clone(&nbd.exports),
-        attachments: Arc::clone(&nbd.attachments),
-        limits: Limits { in_flight_bytes_max: NFS_IN_FLIGHT_BYTES, ..Limits::default() },
-        counters: Arc::new(Counters::default()),
-        meters: Arc::clone(&nbd.meters),
-        buffers: Arc::clone(&nbd.buffers),
-        taps: Arc::clone(&nbd.taps),
-        room: nbd.room.clone(),
-    };
+    let limits = Limits { in_flight_bytes_max: NFS_IN_FLIGHT_BYTES, ..Limits::default() };
+    let serving = Serving { limits, counters: Arc::default(), ..nbd.serving.clone() };
     let shares = Arc::new(Shares::new(Arc::clone(pool)));
     Arc::new(NfsContext::new(serving, Arc::clone(pool), shares))
 }
@@ -389,26 +365,27 @@ fn http_context(
         Box::new(WriteBufferCollector),
         Box::new(InterceptCollector(Arc::clone(intercepts))),
     ];
-    let fill = Arc::new(FillGauge::new(
-        Arc::clone(pool),
-        pool_files::path_of(config),
-        Arc::clone(iscsi.thin()),
-    ));
+    let thin = Arc::clone(iscsi.thin());
+    let fill = Arc::new(FillGauge::new(Arc::clone(pool), pool_files::path_of(config), thin));
     let metrics =
         Metrics::new(Arc::clone(pool), Arc::clone(&fill), Arc::clone(attachments), counted);
-    let watch = Watch {
+    Ok(Context::new(Parts {
+        pool: Arc::clone(pool),
+        fill,
+        attachments: Arc::clone(attachments),
         taps: Arc::clone(&nbd.taps),
         meters: Arc::clone(&nbd.meters),
         hooks: Arc::clone(hooks),
-        watching: Arc::default(),
         proving: Proving::new(hooks, (config.nbd.unix.clone(), config.http.unix.clone())),
+        watching: Arc::default(),
         no_space: Arc::clone(no_space),
         shares: Arc::clone(nfs.shares()),
         intercepts: Arc::clone(intercepts),
+        addresses,
+        metrics,
         pool_dir: config.pool_dir.clone(),
         access: config.access,
-    };
-    Ok(Context::new(Arc::clone(pool), fill, Arc::clone(attachments), watch, addresses, metrics))
+    }))
 }
 
 fn close(pool: &Pool) {

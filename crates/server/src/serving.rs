@@ -62,6 +62,7 @@ pub(crate) use watch::{End, Watch, watch_for_leave};
 pub(crate) use writing::{Left, Rest, What, Writing};
 
 /// The state that all connections of a front end share, most of it with those of the others.
+#[derive(Clone)]
 pub struct Serving {
     /// The disks that are served.
     pub exports: Arc<dyn Exports>,

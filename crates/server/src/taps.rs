@@ -14,12 +14,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use env::{Rank, RankedMutex, RankedRwLock};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use trace::{Request, RequestKind};
 
 use crate::attach::VolumeId;
+use crate::prometheus::tell;
 use crate::serving;
 
 /// Requests that one recording holds for who fetches them: 2 MiB.
@@ -151,24 +152,13 @@ impl fmt::Debug for TapCollector {
 impl Collector for TapCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let (listening, recorded, lost) = self.0.counts();
-        let gauge = ConstGauge::new(listening);
-        gauge.encode(encoder.encode_descriptor(
-            "hindsight_trace_recordings",
-            "Recordings of volumes under way",
-            None,
-            gauge.metric_type(),
-        )?)?;
+        let told = ("hindsight_trace_recordings", "Recordings of volumes under way");
+        tell(&mut encoder, told, ConstGauge::new(listening))?;
         for (name, help, value) in [
             ("hindsight_trace_requests", "Requests recorded", recorded),
             ("hindsight_trace_lost", "Requests that a recording had no room for", lost),
         ] {
-            let counter = ConstCounter::new(value);
-            counter.encode(encoder.encode_descriptor(
-                name,
-                help,
-                None,
-                counter.metric_type(),
-            )?)?;
+            tell(&mut encoder, (name, help), ConstCounter::new(value))?;
         }
         Ok(())
     }

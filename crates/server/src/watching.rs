@@ -9,14 +9,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use units::{BLOCK_BYTES, Moment, Sensitivity, WallTime};
 use volume::{AlarmKind, Pool, View, Volume, WatchInfo};
 
 use crate::StartError;
+use crate::worker::{Stop, Worker};
 
 /// The time between looks.
 const EVERY: Duration = Duration::from_secs(10);
@@ -202,35 +202,18 @@ pub(crate) struct Watching {
     watched: Mutex<BTreeMap<u64, Watched>>,
     /// Those of which the last look failed.
     failing: Mutex<BTreeSet<u64>>,
-    stopping: Mutex<bool>,
-    changed: Condvar,
 }
 
 impl Watching {
-    /// Begins the thread that looks.
-    pub(crate) fn start(self: &Arc<Self>, pool: &Arc<Pool>) -> Result<JoinHandle<()>, StartError> {
+    /// Begins the thread that looks; at its end all moments are let go of.
+    pub(crate) fn start(self: &Arc<Self>, pool: &Arc<Pool>) -> Result<Worker, StartError> {
         let (own, pool) = (Arc::clone(self), Arc::clone(pool));
-        let thread = std::thread::Builder::new().name("watching".to_owned());
-        let run = move || {
-            let mut stopping = own.stopping.lock();
-            while !*stopping {
-                own.changed.wait_for(&mut stopping, EVERY);
-                if !*stopping {
-                    parking_lot::MutexGuard::unlocked(&mut stopping, || own.look(&pool));
-                }
+        Worker::start("watching", move |stop| {
+            while !stop.rest(EVERY) {
+                own.look(&pool, stop);
             }
-        };
-        thread.spawn(run).map_err(StartError::Thread)
-    }
-
-    /// Ends the thread, and lets go of all moments.
-    pub(crate) fn stop(&self, thread: JoinHandle<()>) {
-        *self.stopping.lock() = true;
-        self.changed.notify_all();
-        if thread.join().is_err() {
-            tracing::error!("the thread of watches panicked");
-        }
-        self.watched.lock().clear();
+            own.watched.lock().clear();
+        })
     }
 
     /// When it was looked at a volume last, and what was found.
@@ -238,15 +221,15 @@ impl Watching {
         self.watched.lock().get(&volume)?.told
     }
 
-    /// Looks at all volumes that are to be watched.
-    pub(crate) fn look(&self, pool: &Pool) {
+    /// Looks at all volumes that are to be watched, until it is to stop.
+    fn look(&self, pool: &Pool, stop: &Stop) {
         let volumes = pool.volumes();
         let watches: Vec<(&Arc<Volume>, WatchInfo)> =
             volumes.iter().filter_map(|volume| Some((volume, volume.watch()?))).collect();
         let is_watched = |id: &u64| watches.iter().any(|(volume, _)| volume.id() == *id);
         self.watched.lock().retain(|id, _| is_watched(id));
         for (volume, watch) in watches {
-            if *self.stopping.lock() {
+            if stop.rest(Duration::ZERO) {
                 return;
             }
             let looked = self.look_at(volume, &watch).and_then(|()| volume.let_go_of_alarms());

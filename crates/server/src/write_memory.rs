@@ -15,11 +15,12 @@ use std::time::{Duration, Instant};
 use block::{BufferStatus, Found, WriteBuffers};
 use env::{FileMedia, Media, RealEntropy, Tmpfs};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::StartError;
+use crate::prometheus::tell;
 
 /// Where the memory is.
 const DIR: &str = "/dev/shm";
@@ -97,9 +98,8 @@ impl Collector for WriteBufferCollector {
                 sum(|one| one.waiting_bytes),
             ),
         ] {
-            let gauge = ConstGauge::new(value);
             let name = format!("hindsight_write_buffer_{name}");
-            gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
+            tell(&mut encoder, (&name, help), ConstGauge::new(value))?;
         }
         for (name, help, value) in [
             ("taken", "Bytes that were put into write buffers", sum(|one| one.buffered_bytes)),
@@ -110,10 +110,8 @@ impl Collector for WriteBufferCollector {
                 sum(|one| one.passed_by_bytes),
             ),
         ] {
-            let counter = ConstCounter::new(value);
             let name = format!("hindsight_write_buffer_{name}_bytes");
-            let kind = counter.metric_type();
-            counter.encode(encoder.encode_descriptor(&name, help, None, kind)?)?;
+            tell(&mut encoder, (&name, help), ConstCounter::new(value))?;
         }
         Ok(())
     }

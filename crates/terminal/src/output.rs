@@ -34,6 +34,45 @@ pub fn table(heading: &[(&str, Align)], rows: &[Vec<String>]) -> String {
     text
 }
 
+/// A table of rows that is put together column by column.
+pub struct Table<'a, R> {
+    rows: Vec<R>,
+    heading: Vec<(&'a str, Align)>,
+    cells: Vec<Vec<String>>,
+}
+
+impl<'a, R> Table<'a, R> {
+    /// A table of rows, without a column.
+    pub fn of(rows: impl IntoIterator<Item = R>) -> Table<'a, R> {
+        let rows: Vec<R> = rows.into_iter().collect();
+        let cells = vec![Vec::new(); rows.len()];
+        Table { rows, heading: Vec::new(), cells }
+    }
+
+    /// One more column, of words.
+    pub fn left(self, name: &'a str, cell: impl Fn(&R) -> String) -> Table<'a, R> {
+        self.column((name, Align::Left), cell)
+    }
+
+    /// One more column, of numbers.
+    pub fn right(self, name: &'a str, cell: impl Fn(&R) -> String) -> Table<'a, R> {
+        self.column((name, Align::Right), cell)
+    }
+
+    fn column(mut self, head: (&'a str, Align), cell: impl Fn(&R) -> String) -> Table<'a, R> {
+        self.heading.push(head);
+        for (cells, row) in self.cells.iter_mut().zip(&self.rows) {
+            cells.push(cell(row));
+        }
+        self
+    }
+
+    /// All of it.
+    pub fn text(&self) -> String {
+        table(&self.heading, &self.cells)
+    }
+}
+
 /// Names and values, one pair a line.
 pub fn pairs(pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);

@@ -135,15 +135,12 @@ impl Server {
     /// Numbers of versions.
     fn numbers(&self, subject: &str, of_group: bool) -> Vec<String> {
         let query = ListQuery { limit: Some(LIMIT), next: None };
-        let numbers = self.ask(|client| match of_group {
-            true => client.group_versions(subject, &query).map(|page| {
-                page.entries.into_iter().map(|version| version.number).collect::<Vec<u64>>()
-            }),
-            false => client.versions(subject, &query).map(|page| {
-                page.entries.into_iter().map(|version| version.number).collect::<Vec<u64>>()
-            }),
-        });
-        numbers.into_iter().map(|number| number.to_string()).collect()
+        if of_group {
+            let all = self.ask(|client| Ok(client.group_versions(subject, &query)?.entries));
+            return all.into_iter().map(|version| version.number.to_string()).collect();
+        }
+        let all = self.ask(|client| Ok(client.versions(subject, &query)?.entries));
+        all.into_iter().map(|version| version.number.to_string()).collect()
     }
 
     /// `VOLUME@MOMENT`, or what may become one.

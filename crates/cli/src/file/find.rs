@@ -1,28 +1,13 @@
 //! `file find`: when something was at a path.
 
-use std::ffi::OsString;
-
 use api::{ExitCode, Time, path_text};
 use serde::Serialize;
 
-use super::history::{Depth, End, Search, Span, window};
+use super::history::{Depth, End, Search, SearchArgs, Span, window};
 use super::view::{Reading, Volume, judge};
 use crate::failure::Failure;
-use crate::output::{Align, count, table};
+use crate::output::{Table, count};
 use crate::session::{Session, say};
-
-#[derive(Debug, clap::Args)]
-pub struct FindArgs {
-    /// The volume and the path.
-    #[arg(value_name = "VOLUME:[PART]/PATH")]
-    pub of: OsString,
-    /// From this moment on [default: the oldest].
-    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
-    pub since: Option<String>,
-    /// Up to this moment [default: the present].
-    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
-    pub until: Option<String>,
-}
 
 #[derive(Serialize)]
 struct Found {
@@ -35,10 +20,10 @@ struct Found {
     last_time: Time,
 }
 
-pub fn run(session: &Session, args: &FindArgs) -> anyhow::Result<ExitCode> {
+pub fn run(session: &Session, args: &SearchArgs) -> anyhow::Result<ExitCode> {
     let reading = Reading::without_moment(&args.of)?;
     let volume = Volume::find(session, &reading.of.volume)?;
-    let (first, last) = window(&volume, args.since.as_deref(), args.until.as_deref())?;
+    let (first, last) = window(&volume, args)?;
     let mut search = Search::new(&volume, &reading, Depth::Presence)?;
     let spans = search.run(first, last).map_err(judge)?;
     let looks = search.looks();
@@ -62,25 +47,14 @@ pub fn run(session: &Session, args: &FindArgs) -> anyhow::Result<ExitCode> {
     };
     let name = format!("{}@seq:{}:{}{path}", volume.name, newest.last, reading.part);
     session.answer(&found, |found| {
-        let heading = [
-            ("FIRST", Align::Right),
-            ("TIME", Align::Left),
-            ("LAST", Align::Right),
-            ("TIME", Align::Left),
-            ("KIND", Align::Left),
-            ("INODE", Align::Right),
-        ];
-        let row = |one: &Found| {
-            vec![
-                one.first.to_string(),
-                one.first_time.to_string(),
-                one.last.to_string(),
-                one.last_time.to_string(),
-                one.kind.clone(),
-                one.inode.to_string(),
-            ]
-        };
-        table(&heading, &found.iter().map(row).collect::<Vec<_>>())
+        Table::of(found)
+            .right("FIRST", |one| one.first.to_string())
+            .left("TIME", |one| one.first_time.to_string())
+            .right("LAST", |one| one.last.to_string())
+            .left("TIME", |one| one.last_time.to_string())
+            .left("KIND", |one| one.kind.clone())
+            .right("INODE", |one| one.inode.to_string())
+            .text()
     })?;
     say(&format!("{} looked at; the newest: {name}", count(looks, "moment")));
     Ok(ExitCode::Done)

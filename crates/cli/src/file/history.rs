@@ -18,11 +18,11 @@ use serde::Serialize;
 use super::view::{Reading, Volume, judge, time_text};
 use crate::failure::Failure;
 use crate::moment;
-use crate::output::{Align, count, table};
+use crate::output::{Table, count};
 use crate::session::{Session, say};
 
 #[derive(Debug, clap::Args)]
-pub struct HistoryArgs {
+pub struct SearchArgs {
     /// The volume and the path.
     #[arg(value_name = "VOLUME:[PART]/PATH")]
     pub of: OsString,
@@ -32,6 +32,12 @@ pub struct HistoryArgs {
     /// Up to this moment [default: the present].
     #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
     pub until: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct HistoryArgs {
+    #[command(flatten)]
+    search: SearchArgs,
     /// Compare the bytes as well: what was written in place at one modification time is told.
     #[arg(long)]
     pub content: bool,
@@ -229,14 +235,13 @@ fn sum(tree: &dyn Tree, node: files::Node) -> files::Result<String> {
 /// The seqs between which is searched.
 pub fn window(
     volume: &Volume,
-    since: Option<&str>,
-    until: Option<&str>,
+    SearchArgs { since, until, .. }: &SearchArgs,
 ) -> anyhow::Result<(u64, u64)> {
     let seq = |text: &str| -> anyhow::Result<u64> {
         Ok(volume.resolve(&moment::read(text)?.to_string())?.seq)
     };
-    let first = since.map_or_else(|| Ok(volume.oldest()), seq)?;
-    let last = until.map_or_else(|| Ok(volume.resolve("latest")?.seq), seq)?;
+    let first = since.as_deref().map_or_else(|| Ok(volume.oldest()), seq)?;
+    let last = until.as_deref().map_or_else(|| Ok(volume.resolve("latest")?.seq), seq)?;
     if first > last {
         return Err(Failure::usage("--since is later than --until").into());
     }
@@ -258,9 +263,9 @@ struct Version {
 }
 
 pub fn run(session: &Session, args: &HistoryArgs) -> anyhow::Result<()> {
-    let reading = Reading::without_moment(&args.of)?;
+    let reading = Reading::without_moment(&args.search.of)?;
     let volume = Volume::find(session, &reading.of.volume)?;
-    let (first, last) = window(&volume, args.since.as_deref(), args.until.as_deref())?;
+    let (first, last) = window(&volume, &args.search)?;
     let depth = if args.content { Depth::Content } else { Depth::Known };
     let mut search = Search::new(&volume, &reading, depth)?;
     let spans = search.run(first, last).map_err(judge)?;
@@ -303,26 +308,14 @@ fn version(volume: &Volume, span: &Span) -> anyhow::Result<Version> {
 }
 
 fn show(versions: &[Version]) -> String {
-    let heading = [
-        ("SEQ", Align::Right),
-        ("LAST", Align::Right),
-        ("TIME", Align::Left),
-        ("SIZE", Align::Right),
-        ("INODE", Align::Right),
-        ("MODIFIED", Align::Left),
-        ("WHAT", Align::Left),
-    ];
     let number = |number: Option<u64>| number.map_or("-".to_owned(), |number| number.to_string());
-    let row = |version: &Version| {
-        vec![
-            version.seq.to_string(),
-            version.last.to_string(),
-            version.time.to_string(),
-            number(version.size),
-            number(version.inode),
-            version.modified.clone().unwrap_or_else(|| "-".to_owned()),
-            version.kind.clone().unwrap_or_else(|| version.change.clone()),
-        ]
-    };
-    table(&heading, &versions.iter().map(row).collect::<Vec<_>>())
+    Table::of(versions)
+        .right("SEQ", |one| one.seq.to_string())
+        .right("LAST", |one| one.last.to_string())
+        .left("TIME", |one| one.time.to_string())
+        .right("SIZE", |one| number(one.size))
+        .right("INODE", |one| number(one.inode))
+        .left("MODIFIED", |one| one.modified.clone().unwrap_or_else(|| "-".to_owned()))
+        .left("WHAT", |one| one.kind.clone().unwrap_or_else(|| one.change.clone()))
+        .text()
 }

@@ -1,7 +1,7 @@
 //! `file list`, `file stat` and `file cat`.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
@@ -10,8 +10,9 @@ use files::{Attributes, FileSystem, Kind, Node, PartTable, Slice};
 use serde::Serialize;
 
 use super::view::{How, NeedArgs, Reading, View, Volume, judge, name_of, time_text};
-use crate::output::{Align, human, pairs, table};
+use crate::output::{Table, human, pairs};
 use crate::session::Session;
+use crate::share_files;
 
 #[derive(Debug, clap::Args)]
 pub struct ListArgs {
@@ -31,9 +32,6 @@ pub struct ListArgs {
     #[command(flatten)]
     pub need: NeedArgs,
 }
-
-/// Zeros that stand for a hole, in bytes.
-const ZEROS_BYTES: usize = 64 << 10;
 
 /// A part of a disk as it is answered.
 #[derive(Serialize)]
@@ -73,20 +71,14 @@ pub fn parts(session: &Session, reading: &Reading) -> anyhow::Result<()> {
         });
     }
     session.answer(&shown, |shown| {
-        let heading = [
-            ("PART", Align::Left),
-            ("KIND", Align::Left),
-            ("OFFSET", Align::Right),
-            ("LENGTH", Align::Right),
-            ("LABEL", Align::Left),
-            ("STATE", Align::Left),
-        ];
-        let row = |part: &PartShown| {
-            let PartShown { name, kind, offset, length, label, state, .. } = part;
-            let (offset, length) = (offset.to_string(), human(*length));
-            vec![name.clone(), kind.clone(), offset, length, label.clone(), state.clone()]
-        };
-        table(&heading, &shown.iter().map(row).collect::<Vec<_>>())
+        Table::of(shown)
+            .left("PART", |part| part.name.clone())
+            .left("KIND", |part| part.kind.clone())
+            .right("OFFSET", |part| part.offset.to_string())
+            .right("LENGTH", |part| human(part.length))
+            .left("LABEL", |part| part.label.clone())
+            .left("STATE", |part| part.state.clone())
+            .text()
     })
 }
 
@@ -195,32 +187,16 @@ fn entries(view: &View, path: &[u8], node: Node, is_recursive: bool) -> files::R
 }
 
 fn long(entries: &[Object]) -> String {
-    let heading = [
-        ("MODE", Align::Left),
-        ("LINKS", Align::Right),
-        ("UID", Align::Right),
-        ("GID", Align::Right),
-        ("SIZE", Align::Right),
-        ("MODIFIED", Align::Left),
-        ("NAME", Align::Left),
-    ];
     let number = |number: Option<u32>| number.map_or("?".to_owned(), |number| number.to_string());
-    let row = |entry: &Object| {
-        let name = match &entry.target {
-            Some(target) => format!("{} -> {target}", entry.name),
-            None => entry.name.clone(),
-        };
-        vec![
-            crate::share_files::mode_text(&entry.kind, &entry.mode),
-            entry.links.to_string(),
-            number(entry.uid),
-            number(entry.gid),
-            entry.device.clone().unwrap_or_else(|| entry.size.to_string()),
-            entry.modified.clone().unwrap_or_else(|| "?".to_owned()),
-            name,
-        ]
-    };
-    table(&heading, &entries.iter().map(row).collect::<Vec<_>>())
+    Table::of(entries)
+        .left("MODE", |one| share_files::mode_text(&one.kind, &one.mode))
+        .right("LINKS", |one| one.links.to_string())
+        .right("UID", |one| number(one.uid))
+        .right("GID", |one| number(one.gid))
+        .right("SIZE", |one| one.device.clone().unwrap_or_else(|| one.size.to_string()))
+        .left("MODIFIED", |one| one.modified.clone().unwrap_or_else(|| "?".to_owned()))
+        .left("NAME", |one| share_files::with_target(&one.name, one.target.as_deref()))
+        .text()
 }
 
 #[derive(Serialize)]
@@ -293,7 +269,7 @@ pub fn copy(view: &View, node: Node, to: &mut impl Write) -> anyhow::Result<()> 
     let mut at = 0;
     let mut failed = None;
     let read = files::read_all(&*view.tree, node, &mut |offset, bytes| {
-        let written = zeros(to, offset - at).and_then(|()| to.write_all(bytes));
+        let written = zeros(to, offset - at).and_then(|_| to.write_all(bytes));
         at = offset + bytes.len() as u64;
         match written {
             Ok(()) => ControlFlow::Continue(()),
@@ -308,14 +284,10 @@ pub fn copy(view: &View, node: Node, to: &mut impl Write) -> anyhow::Result<()> 
         return Err(error.into());
     }
     let size = read.map_err(|error| judge(error.into()))?.unwrap_or(at);
-    Ok(zeros(to, size.saturating_sub(at))?)
+    zeros(to, size.saturating_sub(at))?;
+    Ok(())
 }
 
-fn zeros(to: &mut impl Write, mut count: u64) -> io::Result<()> {
-    while count > 0 {
-        let length = count.min(ZEROS_BYTES as u64);
-        to.write_all(&[0; ZEROS_BYTES][..length as usize])?;
-        count -= length;
-    }
-    Ok(())
+fn zeros(to: &mut impl Write, count: u64) -> io::Result<u64> {
+    io::copy(&mut io::repeat(0).take(count), to)
 }

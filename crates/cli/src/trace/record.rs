@@ -14,6 +14,7 @@ use trace::{RequestKind, Source};
 use units::{Size, Span};
 
 use crate::failure::Failure;
+use crate::image;
 use crate::output::pairs;
 use crate::session::{Session, say};
 
@@ -48,14 +49,8 @@ struct Recorded {
 
 pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
     let shown = args.file.display();
-    if !args.overwrite && args.file.try_exists()? {
-        return Err(Failure::new(format!("{shown} exists"))
-            .with_hint("give another name, or --overwrite")
-            .into());
-    }
-    let mut name = args.file.clone().into_os_string();
-    name.push(".part");
-    let part = PathBuf::from(name);
+    image::may_replace(&args.file, args.overwrite)?;
+    let part = image::unfinished(&args.file)?;
     let query = RecordQuery {
         length: Some(args.length.to_string()),
         limit: args.limit.map(|limit| limit.bytes().to_string()),

@@ -10,7 +10,7 @@ use serde::Serialize;
 use terminal::traces::{BUFFER_BYTES, seconds};
 use trace::write::{WriteFormat, Written};
 
-use crate::failure::Failure;
+use crate::image;
 use crate::output::{count, human};
 use crate::session::{Session, say};
 
@@ -53,27 +53,12 @@ impl WriteArgs {
             let mut out = BufWriter::with_capacity(BUFFER_BYTES, std::io::stdout().lock());
             return Ok(write(format, &mut out)?);
         }
-        let shown = self.output.display();
-        if !self.overwrite && self.output.try_exists()? {
-            return Err(Failure::new(format!("{shown} exists"))
-                .with_hint("give another name, or --overwrite")
-                .into());
-        }
-        let unfinished = crate::image::unfinished(&self.output)?;
-        let file = File::create(&unfinished)
-            .with_context(|| format!("cannot create {}", unfinished.display()))?;
-        let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
-        match write(format, &mut out) {
-            Ok(written) => {
-                std::fs::rename(&unfinished, &self.output)?;
-                Ok(written)
-            }
-            Err(error) => {
-                // Why it failed matters more than that a part of it may be left.
-                let _ = std::fs::remove_file(&unfinished);
-                Err(error.into())
-            }
-        }
+        image::may_replace(&self.output, self.overwrite)?;
+        image::whole(&self.output, |unfinished| {
+            let file = File::create(unfinished)
+                .with_context(|| format!("cannot create {}", unfinished.display()))?;
+            Ok(write(format, &mut BufWriter::with_capacity(BUFFER_BYTES, file))?)
+        })
     }
 
     /// Says what was written: on standard output, unless the trace went there.

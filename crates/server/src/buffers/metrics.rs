@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::Buffers;
+use crate::prometheus::tell;
 
 /// The metrics of a server's buffers.
 pub(crate) struct BuffersCollector(pub(crate) Arc<Buffers>);
@@ -27,9 +28,8 @@ impl Collector for BuffersCollector {
             ("bytes", "Bytes of all buffers for requests", buffers.total_bytes),
             ("held_bytes", "Bytes of the buffers that requests hold", buffers.held_bytes()),
         ] {
-            let gauge = ConstGauge::new(value as u64);
             let name = format!("hindsight_buffers_{name}");
-            gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
+            tell(&mut encoder, (&name, help), ConstGauge::new(value as u64))?;
         }
         for (name, help, count) in [
             ("taken", "Buffers taken for requests", buffers.taken.load(Ordering::Relaxed)),
@@ -40,14 +40,8 @@ impl Collector for BuffersCollector {
                 buffers.own.load(Ordering::Relaxed),
             ),
         ] {
-            let counter = ConstCounter::new(count);
             let name = format!("hindsight_buffers_{name}");
-            counter.encode(encoder.encode_descriptor(
-                &name,
-                help,
-                None,
-                counter.metric_type(),
-            )?)?;
+            tell(&mut encoder, (&name, help), ConstCounter::new(count))?;
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ pub(super) fn remember_start() {
 #[utoipa::path(get, path = "/server", tag = "pool",
     responses((status = 200, body = Server)))]
 pub(super) async fn show(State(context): State<Context>) -> Answer<Json<Server>> {
-    let addresses = context.nbd();
+    let addresses = &context.addresses;
     let who = who::caller().map(|(caller, _)| Who {
         name: caller.who.to_string(),
         role: RoleName(caller.role),
@@ -45,6 +45,6 @@ pub(super) async fn show(State(context): State<Context>) -> Answer<Json<Server>>
         iscsi: addresses.iscsi.as_ref().map(|(address, _)| address.to_string()),
         nfs: addresses.nfs.iter().map(ToString::to_string).collect(),
         who,
-        hooks: context.hooks().names().iter().map(ToString::to_string).collect(),
+        hooks: context.hooks.names().iter().map(ToString::to_string).collect(),
     }))
 }

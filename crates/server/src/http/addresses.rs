@@ -7,7 +7,7 @@ use std::sync::Arc;
 use api::{IscsiSession, IscsiTarget, MadeTarget, TargetLun};
 use volume::{TargetInfo, UnitInfo, Volume};
 
-use super::convert::{iscsi_access, time};
+use super::convert::iscsi_access;
 use crate::iscsi::IscsiContext;
 use crate::tls::has_name;
 
@@ -89,7 +89,7 @@ impl Addresses {
             }
         };
         MadeTarget {
-            created: time(info.created),
+            created: api::Time(info.created),
             iscsi_name: self.iscsi_name(&info.name),
             luns: info.units.iter().map(lun).collect(),
             retired: info.retired,

@@ -30,7 +30,7 @@ pub(super) fn change<T>(
     let goes_on = || context.is_ready() && volume.is_served();
     let before = match dry_run {
         true => volume.last_seq(),
-        false => context.shares().retain_present(volume)?,
+        false => context.shares.retain_present(volume)?,
     };
     let number = share.statistics().operations;
     // After each step there is as long a time again for the next lack.
@@ -53,7 +53,7 @@ pub(super) fn change<T>(
     let outcome = work(&changer, before);
     let operations = changer.done.get();
     if operations > 0 {
-        context.metrics().share_command(kind, operations);
+        context.metrics.share_command(kind, operations);
         volume.flush_while(&goes_on)?;
         let detail = format!("{kind}={number}, {operations} operations");
         volume.note_share_command(&kind.to_string(), detail)?;

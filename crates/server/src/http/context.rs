@@ -1,11 +1,13 @@
 //! The state that every handler can reach, and the questions that several of them ask of it.
 
-use std::path::{Path, PathBuf};
+use std::ops::Deref;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::{ListQuery, ProblemKind};
+use axum::Json;
 use axum::http::StatusCode;
 use units::Role;
 use volume::{Pool, Volume};
@@ -34,16 +36,31 @@ pub(super) const PAGE_ENTRIES: usize = 10_000;
 #[derive(Clone)]
 pub(crate) struct Context(Arc<Inner>, Option<Caller>);
 
-/// The watchers of clients' requests, and the commands around captures.
-pub(crate) struct Watch {
+/// The parts of the server that handlers ask.
+pub(crate) struct Parts {
+    pub(crate) pool: Arc<Pool>,
+    /// How full the pool is.
+    pub(crate) fill: Arc<FillGauge>,
+    pub(crate) attachments: Arc<Attachments>,
+    /// The recorders of requests.
     pub(crate) taps: Arc<Taps>,
+    /// The measurements of volumes.
     pub(crate) meters: Arc<Meters>,
+    /// The commands around captures.
     pub(crate) hooks: Arc<Hooks>,
+    /// The checks of moments.
     pub(crate) proving: Arc<Proving>,
+    /// The watches over volumes.
     pub(crate) watching: Arc<Watching>,
+    /// The writes that failed for want of room.
     pub(crate) no_space: Arc<NoSpace>,
+    /// The shares that are open.
     pub(crate) shares: Arc<Shares>,
+    /// The relays before NFS servers.
     pub(crate) intercepts: Arc<Intercepts>,
+    /// Where clients connect.
+    pub(crate) addresses: Addresses,
+    pub(crate) metrics: Metrics,
     /// Where the pool's members are looked for.
     pub(crate) pool_dir: PathBuf,
     /// The rights that no token has.
@@ -51,82 +68,27 @@ pub(crate) struct Watch {
 }
 
 struct Inner {
-    pool: Arc<Pool>,
-    fill: Arc<FillGauge>,
-    attachments: Arc<Attachments>,
-    watch: Watch,
-    nbd: Addresses,
-    metrics: Metrics,
+    parts: Parts,
     ready: AtomicBool,
 }
 
+impl Deref for Context {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0.parts
+    }
+}
+
 impl Context {
-    pub(crate) fn new(
-        pool: Arc<Pool>,
-        fill: Arc<FillGauge>,
-        attachments: Arc<Attachments>,
-        watch: Watch,
-        nbd: Addresses,
-        metrics: Metrics,
-    ) -> Context {
+    pub(crate) fn new(parts: Parts) -> Context {
         about::remember_start();
-        let ready = AtomicBool::new(false);
-        let inner = Inner { pool, fill, attachments, watch, nbd, metrics, ready };
-        Context(Arc::new(inner), None)
-    }
-
-    /// How full the pool is.
-    pub(crate) fn fill(&self) -> &Arc<FillGauge> {
-        &self.0.fill
-    }
-
-    /// Whether a write failed for want of room just now.
-    pub(super) fn lacks_space(&self) -> bool {
-        self.0.watch.no_space.is_recent()
-    }
-
-    pub(super) fn metrics(&self) -> &Metrics {
-        &self.0.metrics
-    }
-
-    /// The recorders of requests.
-    pub(super) fn taps(&self) -> &Arc<Taps> {
-        &self.0.watch.taps
-    }
-
-    /// The measurements of volumes.
-    pub(super) fn meters(&self) -> &Meters {
-        &self.0.watch.meters
-    }
-
-    /// The commands around captures.
-    pub(super) fn hooks(&self) -> &Hooks {
-        &self.0.watch.hooks
-    }
-
-    /// The checks of moments.
-    pub(crate) fn proving(&self) -> &Arc<Proving> {
-        &self.0.watch.proving
-    }
-
-    /// The watches over volumes.
-    pub(crate) fn watching(&self) -> &Arc<Watching> {
-        &self.0.watch.watching
-    }
-
-    /// The shares that are open.
-    pub(super) fn shares(&self) -> &Shares {
-        &self.0.watch.shares
-    }
-
-    /// The relays before NFS servers.
-    pub(super) fn intercepts(&self) -> &Intercepts {
-        &self.0.watch.intercepts
+        Context(Arc::new(Inner { parts, ready: AtomicBool::new(false) }), None)
     }
 
     /// Refuses to change a share that follows another server.
     pub(super) fn refuse_follower(&self, volume: &Volume) -> Answer<()> {
-        if !self.shares().is_follower(volume.id()) {
+        if !self.shares.is_follower(volume.id()) {
             return Ok(());
         }
         let text = format!("{} follows another server, and would no more", volume.name());
@@ -135,15 +97,11 @@ impl Context {
         Err(Refusal::new(ProblemKind::Busy, text).with_hint(hint))
     }
 
-    pub(super) fn pool_dir(&self) -> &Path {
-        &self.0.watch.pool_dir
-    }
-
     /// Refuses a hook that the configuration does not name.
     pub(super) fn check_hook(&self, name: Option<&str>) -> Answer<()> {
-        let is_unknown = |name: &&str| *name != volume::NO_HOOK && !self.hooks().has(name);
+        let is_unknown = |name: &&str| *name != volume::NO_HOOK && !self.hooks.has(name);
         let Some(name) = name.filter(is_unknown) else { return Ok(()) };
-        let names = self.hooks().names();
+        let names = self.hooks.names();
         let hint = match &names[..] {
             [] => "the server's configuration file names none: [hooks.NAME]".to_owned(),
             names => format!("there is {}", names.join(", ")),
@@ -155,7 +113,7 @@ impl Context {
     pub(super) fn check_verify(&self, name: Option<&str>) -> Answer<()> {
         let Some(name) = name else { return Ok(()) };
         self.check_hook(Some(name))?;
-        if self.hooks().verify_of(name).is_some() {
+        if self.hooks.verify_of(name).is_some() {
             return Ok(());
         }
         let text = format!("the hook {name} has no `verify`");
@@ -169,11 +127,6 @@ impl Context {
             self.must_have(Role::Operator)?;
         }
         self.check_hook(name)
-    }
-
-    /// Where clients connect.
-    pub(super) fn nbd(&self) -> &Addresses {
-        &self.0.nbd
     }
 
     /// Says whether `/readyz` answers 200.
@@ -210,6 +163,14 @@ impl Context {
         answer.unwrap_or_else(|| Err(panicked()))
     }
 
+    /// The same, answered as JSON.
+    pub(super) async fn json<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Context) -> Answer<T> + Send + 'static,
+    ) -> Answer<Json<T>> {
+        self.engine(work).await.map(Json)
+    }
+
     /// The same of work that deletes something.
     pub(super) async fn delete(
         &self,
@@ -236,16 +197,12 @@ impl Context {
         .await
     }
 
-    pub(super) fn pool(&self) -> &Arc<Pool> {
-        &self.0.pool
-    }
-
     /// The volume of a name, if the caller sees it.
     pub(super) fn volume(&self, name: &str) -> Answer<Arc<Volume>> {
         if !self.sees(name) {
             return Err(volume::no_volume(name).into());
         }
-        Ok(self.0.pool.volume(name)?)
+        Ok(self.pool.volume(name)?)
     }
 
     /// A refusal without the hint that names the origin of a clone, for who may not see it.
@@ -262,11 +219,6 @@ impl Context {
         let mut version = convert::version(volume, version);
         version.clones.retain(|clone| self.sees(clone));
         version
-    }
-
-    /// The rights that no token has.
-    pub(crate) fn access(&self) -> &AccessConfig {
-        &self.0.watch.access
     }
 
     /// The same for whoever this task works for.
@@ -291,7 +243,7 @@ impl Context {
 
     /// All volumes by name that the caller sees.
     pub(super) fn volumes(&self) -> Vec<Arc<Volume>> {
-        let mut volumes = self.0.pool.volumes();
+        let mut volumes = self.pool.volumes();
         volumes.retain(|volume| self.sees(volume.name()));
         volumes
     }
@@ -308,19 +260,19 @@ impl Context {
 
     /// Refuses to take history away for somebody elsewhere, where that is set.
     pub(super) fn must_be_near(&self) -> Answer<()> {
-        lacks::must_be_near(self.access(), self.caller()?)
+        lacks::must_be_near(&self.access, self.caller()?)
     }
 
     /// How many clients have the present of a volume open.
     pub(super) fn attached(&self, volume: &Volume) -> usize {
-        self.0.attachments.count(volume.id())
+        self.attachments.count(volume.id())
     }
 
     pub(super) fn describe(&self, volume: &Volume) -> Answer<api::Volume> {
         let info = volume.info()?;
         let clients = self.attached(volume);
         let unfinished_import = volume.has_mark(api::UNFINISHED_IMPORT);
-        let mut volume = convert::volume(info, clients, &self.0.nbd);
+        let mut volume = convert::volume(info, clients, &self.addresses);
         volume.unfinished_import = unfinished_import;
         volume.hook_known = self.is_known(volume.hook.as_deref());
         volume.cloned_from = volume.cloned_from.filter(|origin| self.sees(&origin.volume));
@@ -340,14 +292,14 @@ impl Context {
 
     /// Whether the configuration has a hook that is set; none is known.
     pub(super) fn is_known(&self, hook: Option<&str>) -> bool {
-        hook.is_none_or(|name| self.hooks().has(name))
+        hook.is_none_or(|name| self.hooks.has(name))
     }
 
     /// Keeps clients away from a part of the volume until the answer is dropped. Refuses when some
     /// are attached, unless forced: then they are disconnected. May wait: not for async code.
     pub(super) fn close(&self, volume: &Volume, part: Part, force: bool) -> Answer<Closure> {
         let patience = if force { FORCE_PATIENCE } else { DETACH_PATIENCE };
-        self.0.attachments.close(volume.id(), part, force, patience).map_err(|clients| {
+        self.attachments.close(volume.id(), part, force, patience).map_err(|clients| {
             let name = volume.name();
             let (count, first) = (clients_count(clients.len()), clients.join(", "));
             let refusal =

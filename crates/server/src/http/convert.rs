@@ -9,10 +9,6 @@ use crate::http::answer::{Answer, Refusal};
 use crate::intercept::Shown;
 use crate::write_memory;
 
-pub(crate) fn time(time: WallTime) -> Time {
-    Time(time)
-}
-
 pub(crate) fn stamp(stamp: volume::Stamp) -> Stamp {
     Stamp { seq: stamp.seq.0, time: Time(stamp.time) }
 }
@@ -33,10 +29,6 @@ pub(crate) fn granularity_back(granularity: api::Granularity) -> volume::Granula
     }
 }
 
-pub(crate) fn architecture(architecture: volume::Architecture) -> &'static str {
-    architecture.name()
-}
-
 pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &Addresses) -> api::Volume {
     // A share is no disk.
     let disk = info.share.is_none().then_some(&*info.name);
@@ -50,7 +42,7 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &Addresses) 
         name: info.name,
         size: info.size_bytes,
         warning: None,
-        architecture: architecture(info.architecture).to_owned(),
+        architecture: info.architecture.name().to_owned(),
         granularity: granularity(info.granularity),
         extent: info.extent.bytes(),
         copy_unit: info.copy_unit.bytes(),
@@ -70,8 +62,8 @@ pub(crate) fn volume(info: volume::VolumeInfo, clients: usize, nbd: &Addresses) 
         watch: info.watch.map(api::SensitivityName),
         oldest: stamp(info.oldest),
         latest: stamp(info.latest),
-        created: time(info.created),
-        scratch_until: info.scratch_until.map(time),
+        created: Time(info.created),
+        scratch_until: info.scratch_until.map(Time),
         cloned_from: info.cloned_from.map(|(volume, seq)| ClonedFrom { volume, seq: seq.0 }),
         unplaced_bytes: info.unplaced_bytes,
         deferred_bytes: info.deferred_bytes,
@@ -145,7 +137,7 @@ fn sacrifice(next: volume::Sacrifice) -> api::Sacrifice {
 
 fn grace(info: volume::GraceInfo) -> api::Grace {
     api::Grace {
-        until: time(info.until),
+        until: Time(info.until),
         window: SpanInput(Span(info.window_ns)),
         history_limit: info.history_limit_bytes,
     }
@@ -153,8 +145,8 @@ fn grace(info: volume::GraceInfo) -> api::Grace {
 
 fn conversion(info: volume::ConversionInfo) -> api::Conversion {
     api::Conversion {
-        from: architecture(info.from).to_owned(),
-        to: architecture(info.to).to_owned(),
+        from: info.from.name().to_owned(),
+        to: info.to.name().to_owned(),
         done_bytes: info.done_bytes,
         total_bytes: info.total_bytes,
     }
@@ -254,7 +246,7 @@ pub(crate) fn job(volume: &str, version: u64, info: &volume::CompactionInfo) -> 
         version,
         state: state.to_owned(),
         percent,
-        asked: time(info.asked),
+        asked: Time(info.asked),
         packed: info.packed,
         raw: info.raw,
     }
@@ -271,7 +263,7 @@ pub(crate) fn scrub_job(info: &volume::ScrubInfo) -> api::Job {
         version: 0,
         state: info.state.name().to_owned(),
         percent: info.percent,
-        asked: time(info.started),
+        asked: Time(info.started),
         packed: 0,
         raw: 0,
     }
@@ -280,8 +272,8 @@ pub(crate) fn scrub_job(info: &volume::ScrubInfo) -> api::Job {
 pub(crate) fn scrub(info: volume::ScrubInfo) -> api::Scrub {
     api::Scrub {
         state: info.state.name().to_owned(),
-        started: time(info.started),
-        ended: info.ended.map(time),
+        started: Time(info.started),
+        ended: info.ended.map(Time),
         progress_percent: info.percent,
         read_bytes: info.read_bytes,
         wrong: info.wrong,
@@ -300,11 +292,11 @@ pub(crate) fn version(volume: &str, version: volume::Version) -> api::Version {
     api::Version {
         number: version.number,
         seq: version.stamp.seq.0,
-        time: time(version.stamp.time),
+        time: Time(version.stamp.time),
         label: version.label,
         bytes_changed: version.bytes_changed,
         bytes_exact: version.bytes_exact,
-        until: version.until.map(time),
+        until: version.until.map(Time),
         span: version.until.and_then(|until| until.since(version.stamp.time)).map(SpanInput),
         made_by: made_by(version.is_scheduled),
         open_files: version.open_files,
@@ -346,10 +338,10 @@ pub(crate) fn schedule(of: &Of<'_>, info: volume::ScheduleInfo) -> api::Schedule
         label: info.spec.label,
         hook: info.spec.hook,
         prove: info.spec.prove,
-        set: time(info.set),
-        next: info.next.map(time),
+        set: Time(info.set),
+        next: info.next.map(Time),
         newest: info.newest.map(|(number, _)| number),
-        newest_time: info.newest.map(|(_, made)| time(made)),
+        newest_time: info.newest.map(|(_, made)| Time(made)),
         captures: info.captures,
         failures: info.failures,
         pruned: info.pruned,
@@ -388,17 +380,17 @@ pub(crate) fn explained(explained: volume::Explained) -> api::Explained {
     };
     api::Explained {
         number: explained.number,
-        time: time(explained.time),
+        time: Time(explained.time),
         made_by: made_by.to_owned(),
         rules: explained.rules,
         stays: explained.stays,
-        goes: explained.goes.map(time),
+        goes: explained.goes.map(Time),
     }
 }
 
 pub(crate) fn group(info: volume::GroupInfo) -> api::Group {
     let volume::GroupInfo { name, volumes, created, captures, hook, in_trash: _ } = info;
-    api::Group { name, volumes, created: time(created), captures, hook, hook_known: true }
+    api::Group { name, volumes, created: Time(created), captures, hook, hook_known: true }
 }
 
 /// A share, as its volume stands, with its settings and how to mount it.
@@ -488,7 +480,7 @@ pub(crate) fn group_version(version: volume::GroupVersion) -> api::GroupVersion 
     let member = |(volume, number)| api::MemberVersion { volume, number };
     api::GroupVersion {
         number: version.number,
-        time: time(version.time),
+        time: Time(version.time),
         label: version.label,
         consistency: version.consistency.name().to_owned(),
         made_by: made_by(version.is_scheduled),
@@ -501,25 +493,25 @@ pub(crate) fn mark(mark: volume::Mark) -> api::Mark {
     api::Mark {
         name: mark.name,
         seq: mark.stamp.seq.0,
-        time: time(mark.stamp.time),
+        time: Time(mark.stamp.time),
         pinned: mark.pinned,
-        created: time(mark.created),
+        created: Time(mark.created),
     }
 }
 
 pub(crate) fn resolved(resolved: volume::Resolved) -> api::Resolved {
-    api::Resolved { seq: resolved.seq.0, time: time(resolved.time), exact: resolved.exact }
+    api::Resolved { seq: resolved.seq.0, time: Time(resolved.time), exact: resolved.exact }
 }
 
 pub(crate) fn bucket(bucket: volume::Bucket) -> api::Bucket {
     let volume::Bucket { time: at, writes, bytes, flushes } = bucket;
-    api::Bucket { time: time(at), writes, bytes, flushes }
+    api::Bucket { time: Time(at), writes, bytes, flushes }
 }
 
 pub(crate) fn event(event: volume::Event) -> api::Event {
     api::Event {
         seq: event.stamp.seq.0,
-        time: time(event.stamp.time),
+        time: Time(event.stamp.time),
         kind: event.kind.to_owned(),
         detail: event.detail,
     }

@@ -233,7 +233,7 @@ pub(super) fn piece_of(
 /// The share of a name, opened.
 pub(super) fn open(context: &Context, name: &str) -> Answer<Arc<Opened>> {
     let (volume, _) = share(context, name)?;
-    context.shares().open_volume(&volume).map_err(|error| refusal(error, name, b"/"))
+    context.shares.open_volume(&volume).map_err(|error| refusal(error, name, b"/"))
 }
 
 /// The bytes that the text of a path stands for.

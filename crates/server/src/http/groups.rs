@@ -25,14 +25,13 @@ pub(super) fn location(name: &str) -> String {
     responses((status = 200, body = Vec<api::Group>)))]
 pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api::Group>>> {
     context
-        .engine(|context| {
+        .json(|context| {
             let caller = context.caller()?;
-            let groups = context.pool().groups().into_iter();
+            let groups = context.pool.groups().into_iter();
             let groups = groups.filter(|group| sees_group(caller, group));
             Ok(groups.map(|group| context.describe_group(group)).collect())
         })
         .await
-        .map(Json)
 }
 
 /// Makes a group of volumes.
@@ -48,7 +47,7 @@ pub(super) async fn create(
 ) -> Answer<Made<api::Group>> {
     context
         .engine(move |context| {
-            let group = context.pool().create_group(&body.name, &body.volumes)?;
+            let group = context.pool.create_group(&body.name, &body.volumes)?;
             Ok(made(location(&group.name), context.describe_group(group)))
         })
         .await
@@ -61,10 +60,7 @@ pub(super) async fn show(
     State(context): State<Context>,
     Named(name): Named<String>,
 ) -> Answer<Json<api::Group>> {
-    context
-        .engine(move |context| Ok(context.describe_group(context.pool().group(&name)?)))
-        .await
-        .map(Json)
+    context.json(move |context| Ok(context.describe_group(context.pool.group(&name)?))).await
 }
 
 /// Changes the settings of a group.
@@ -77,8 +73,8 @@ pub(super) async fn change(
 ) -> Answer<Json<api::Group>> {
     some_change(&body)?;
     context
-        .engine(move |context| {
-            let pool = context.pool();
+        .json(move |context| {
+            let pool = &context.pool;
             pool.group(&name)?;
             if let Some(hook) = &body.hook {
                 context.check_hook(hook.as_deref())?;
@@ -87,7 +83,6 @@ pub(super) async fn change(
             Ok(context.describe_group(pool.group(&name)?))
         })
         .await
-        .map(Json)
 }
 
 /// Deletes a group; its volumes and their versions stay.
@@ -97,7 +92,7 @@ pub(super) async fn delete(
     State(context): State<Context>,
     Named(name): Named<String>,
 ) -> Answer<StatusCode> {
-    context.delete(move |context| Ok(context.pool().delete_group(&name)?)).await
+    context.delete(move |context| Ok(context.pool.delete_group(&name)?)).await
 }
 
 /// Lists captures of a group by number, but for those of which nothing is left.
@@ -111,7 +106,7 @@ pub(super) async fn versions(
 ) -> Answer<Listed<api::GroupVersion>> {
     let path = format!("{}/versions", location(&name));
     let work = move |context: &Context, from, limit| {
-        let (versions, next) = context.pool().group_versions(&name, from, limit)?;
+        let (versions, next) = context.pool.group_versions(&name, from, limit)?;
         Ok((versions.into_iter().map(convert::group_version).collect(), next))
     };
     context.page(path, query, work).await
@@ -128,8 +123,8 @@ pub(super) async fn delete_range(
 ) -> Answer<Json<DeletedVersions>> {
     let RangeQuery { from, to, dry_run } = query;
     context
-        .engine(move |context| {
-            let count = context.pool().delete_group_versions(&name, from..=to, dry_run)?;
+        .json(move |context| {
+            let count = context.pool.delete_group_versions(&name, from..=to, dry_run)?;
             let target = format!("group {name}, captures {from}..{to}");
             let text =
                 format!("{count} captures of group {name}, {from} to {to}, would be deleted");
@@ -137,7 +132,6 @@ pub(super) async fn delete_range(
             Ok(DeletedVersions { count, dry_run, would: Vec::from_iter(would) })
         })
         .await
-        .map(Json)
 }
 
 /// Captures all volumes of a group at one instant.
@@ -152,12 +146,12 @@ pub(super) async fn capture(
     context
         .engine(move |context| {
             let label = body.label.unwrap_or_default();
-            let pool = context.pool();
+            let pool = &context.pool;
             pool.group(&name)?;
             context.check_hook_of_call(body.hook.as_deref())?;
             let hooks = pool.group_hooks(&name, body.hook.as_deref())?;
             let plain = |_: &str| Consistency::CrashConsistent.into();
-            let around = context.hooks().around_all(&hooks, &plain, |consistency| {
+            let around = context.hooks.around_all(&hooks, &plain, |consistency| {
                 pool.create_group_version_as(&name, &label, consistency)
             });
             let hook_failure = around.failure();

@@ -193,7 +193,7 @@ impl Guard {
                 false => "this is not the server's token",
             }));
         };
-        let pool = self.context.pool();
+        let pool = &self.context.pool;
         let found = pool.token_by_id(shown.id).filter(|token| shown.is(&token.spec.secret_sha256));
         let token =
             found.ok_or(Failed::Wrong("this is not a token of the server, or it was revoked"))?;
@@ -208,7 +208,7 @@ impl Guard {
     /// Has the day written down on which a token was used.
     fn note_use(&self, token: &Arc<Token>) {
         if token.note_use(RealClock::new().wall()) {
-            let (pool, used) = (Arc::clone(self.context.pool()), Arc::clone(token));
+            let (pool, used) = (Arc::clone(&self.context.pool), Arc::clone(token));
             // Once a day, and nobody waits for it.
             tokio::task::spawn_blocking(move || {
                 if let Err(error) = pool.record_token_use(&used) {
@@ -222,12 +222,12 @@ impl Guard {
     fn certified(&self, shown: &ShownCertificate, from: &Arc<str>) -> Result<Caller, Failed> {
         let name = shown.name.as_deref();
         let named = |name: &str| {
-            token_named(self.context.pool(), name).inspect(|token| self.note_use(token))
+            token_named(&self.context.pool, name).inspect(|token| self.note_use(token))
         };
-        let caller = Caller::of_certificate(name, named, self.context.access(), from);
+        let caller = Caller::of_certificate(name, named, &self.context.access, from);
         caller.ok_or_else(|| {
             Failed::Unnamed(match name {
-                Some(name) if self.context.pool().token(name).is_ok() => {
+                Some(name) if self.context.pool.token(name).is_ok() => {
                     format!("the token {name}, which the certificate is called as, has expired")
                 }
                 Some(name) => format!("no token is called {name:?}, as the certificate is"),
@@ -274,7 +274,7 @@ impl Guard {
 
     /// Tells the log and the audit log of wrong tokens.
     fn tell(&self, count: u32, why: &str, from: Option<Arc<str>>) {
-        let pool = Arc::clone(self.context.pool());
+        let pool = Arc::clone(&self.context.pool);
         let detail = format!("{count} since the last line of this address: {why}");
         tracing::warn!(from = from.as_deref(), count, why, "a login was refused");
         tokio::task::spawn_blocking(move || {

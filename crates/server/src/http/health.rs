@@ -18,7 +18,7 @@ const METRICS_MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; c
 #[utoipa::path(get, path = "/metrics", tag = "health",
     responses((status = 200, body = String, content_type = "application/openmetrics-text")))]
 pub(super) async fn metrics(State(context): State<Context>) -> Answer<Response> {
-    let text = context.engine(|context| Ok(context.metrics().text())).await?;
+    let text = context.engine(|context| Ok(context.metrics.text())).await?;
     Ok(([(CONTENT_TYPE, METRICS_MEDIA_TYPE)], text).into_response())
 }
 
@@ -34,7 +34,7 @@ const DEGRADED_MEMBERS: &str =
     responses((status = 200, body = String, content_type = "text/plain"),
         (status = 503),))]
 pub(super) async fn healthz(State(context): State<Context>) -> Answer<&'static str> {
-    let state = context.engine(|context| Ok(context.pool().status().state)).await?;
+    let state = context.engine(|context| Ok(context.pool.status().state)).await?;
     // One that is degraded serves.
     if state != "refusing-writes" {
         return Ok("ok\n");
@@ -55,9 +55,9 @@ pub(super) async fn readyz(State(context): State<Context>) -> Answer<&'static st
         return Err(Refusal::new(ProblemKind::Stopping, "the server is starting or stopping"));
     }
     let healthy = healthz(State(context.clone())).await?;
-    if context.lacks_space() {
+    if context.no_space.is_recent() {
         return Ok(DEGRADED_FULL.as_str());
     }
-    let state = context.engine(|context| Ok(context.pool().status().state)).await?;
+    let state = context.engine(|context| Ok(context.pool.status().state)).await?;
     Ok(if state == "degraded" { DEGRADED_MEMBERS } else { healthy })
 }

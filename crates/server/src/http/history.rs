@@ -38,10 +38,7 @@ pub(super) async fn resolve(
     Asked(query): Asked<ResolveQuery>,
 ) -> Answer<Json<api::Resolved>> {
     let at = moment(&query.at)?;
-    context
-        .engine(move |context| Ok(convert::resolved(context.volume(&name)?.resolve(&at)?)))
-        .await
-        .map(Json)
+    context.json(move |context| Ok(convert::resolved(context.volume(&name)?.resolve(&at)?))).await
 }
 
 /// Says what was written when: totals per interval, and events.
@@ -70,7 +67,7 @@ pub(super) async fn history(
         None => query.since.as_deref().map(moment).transpose()?,
     };
     context
-        .engine(move |context| {
+        .json(move |context| {
             let volume = context.volume(&name)?;
             let page = volume.history(since.as_ref(), until.as_ref(), step_ns, limit)?;
             let mut page = page_after(page, continued);
@@ -78,7 +75,6 @@ pub(super) async fn history(
             Ok(page)
         })
         .await
-        .map(Json)
 }
 
 /// A page as it is sent; one that goes on at `continued` has neither events nor older intervals.
@@ -139,7 +135,7 @@ pub(super) async fn revert(
 ) -> Answer<Json<api::Reverted>> {
     let to = moment(&body.to)?;
     context
-        .engine(move |context| {
+        .json(move |context| {
             let volume = context.volume(&name)?;
             if !body.dry_run {
                 context.refuse_follower(&volume)?;
@@ -157,13 +153,12 @@ pub(super) async fn revert(
             let revert = || volume.revert(&to, body.dry_run);
             let reverted = match body.dry_run {
                 true => revert(),
-                false => context.shares().revert(std::slice::from_ref(&volume), revert),
+                false => context.shares.revert(std::slice::from_ref(&volume), revert),
             }?;
             drop(closed);
             Ok(convert::reverted(&name, reverted, body.dry_run))
         })
         .await
-        .map(Json)
 }
 
 /// Makes a writable volume that starts at a moment of this one.
@@ -186,7 +181,7 @@ pub(super) async fn clone(
             if body.scratch.is_none() {
                 context.check_new_name(&body.name)?;
             }
-            let pool = context.pool();
+            let pool = &context.pool;
             let clone = match (body.full, body.scratch) {
                 (true, Some(_)) => {
                     let text = "a scratch clone is not copied in full";

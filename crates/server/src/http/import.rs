@@ -36,7 +36,7 @@ pub(super) async fn create(
     let volume = context
         .engine(move |context| {
             let (spec, import) = spec(body)?;
-            context.describe(&*context.pool().import_volume(&spec, &import)?)
+            context.describe(&*context.pool.import_volume(&spec, &import)?)
         })
         .await?;
     tracing::info!(volume = volume.name, file = made_of, "an import has begun");

@@ -72,7 +72,7 @@ pub(super) async fn list(
 
 fn jobs(context: &Context, skip: usize, limit: usize) -> Vec<Job> {
     let volumes = context.volumes();
-    let scrub = context.pool().scrubs().info().map(|info| convert::scrub_job(&info));
+    let scrub = context.pool.scrubs().info().map(|info| convert::scrub_job(&info));
     let of = |volume: &std::sync::Arc<volume::Volume>| {
         let name = volume.name().to_owned();
         let told = volume.compactions().into_iter();
@@ -91,9 +91,9 @@ pub(super) async fn show(
     Named(id): Named<String>,
 ) -> Answer<Json<Job>> {
     context
-        .engine(move |context| {
+        .json(move |context| {
             if id == convert::SCRUB_JOB
-                && let Some(info) = context.pool().scrubs().info()
+                && let Some(info) = context.pool.scrubs().info()
             {
                 return Ok(convert::scrub_job(&info));
             }
@@ -108,5 +108,4 @@ pub(super) async fn show(
             Ok(convert::job(name, number, &info))
         })
         .await
-        .map(Json)
 }

@@ -1,17 +1,18 @@
 //! iSCSI targets of several units: list, create, change, delete.
 
 use api::{
-    API_PREFIX, ChangeMadeTarget, CreateTarget, ForceQuery, MadeTarget, NewLun, ProblemKind,
+    API_PREFIX, ChangeMadeTarget, ChangeTarget, CreateTarget, ForceQuery, MadeTarget, NewLun,
+    ProblemKind,
 };
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use volume::{AccessChange, TargetChange, UnitSpec, UnitsSpec};
+use volume::{TargetChange, UnitSpec, UnitsSpec};
 
 use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Body, Named};
 use super::context::{Context, moment};
-use super::targets::{allowed, credential};
+use super::targets::access_change;
 use super::together::group_moment;
 use super::volumes::{Made, made};
 
@@ -20,7 +21,7 @@ use super::volumes::{Made, made};
     responses((status = 200, description = "The targets", body = [MadeTarget])))]
 pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<MadeTarget>>> {
     let targets = |context: &Context| {
-        let mut targets = context.pool().targets();
+        let mut targets = context.pool.targets();
         // Units whose volume is deleted have no name that could be seen.
         let is_seen = |name: &Option<String>| match name {
             Some(name) => context.sees(name),
@@ -28,9 +29,9 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<Made
         };
         targets.retain(|target| target.units.iter().all(|unit| is_seen(&unit.volume)));
         let targets = targets.into_iter();
-        Ok(targets.map(|target| context.nbd().made_target(target)).collect())
+        Ok(targets.map(|target| context.addresses.made_target(target)).collect())
     };
-    context.engine(targets).await.map(Json)
+    context.json(targets).await
 }
 
 /// Makes an iSCSI target of several units.
@@ -55,16 +56,13 @@ pub(super) async fn create(
             return Err(Refusal::new(ProblemKind::Invalid, text));
         }
     };
-    let access = AccessChange {
-        chap: chap.map(|chap| credential(Some(chap))).transpose()?,
-        mutual: mutual.map(|mutual| credential(Some(mutual))).transpose()?,
-        allow: allow.map(allowed).transpose()?,
-    };
+    let access = ChangeTarget { chap: chap.map(Some), mutual: mutual.map(Some), allow };
+    let access = access_change(access)?;
     context
         .engine(move |context| {
-            let target = context.pool().create_target(&name, &units, &access)?;
+            let target = context.pool.create_target(&name, &units, &access)?;
             let place = format!("{API_PREFIX}/made-targets/{name}");
-            Ok(made(place, context.nbd().made_target(target)))
+            Ok(made(place, context.addresses.made_target(target)))
         })
         .await
 }
@@ -79,7 +77,7 @@ fn specs(luns: &[NewLun]) -> Answer<Vec<UnitSpec>> {
 
 /// Refuses what would take units from sessions, unless it is forced.
 fn refuse_sessions(context: &Context, name: &str, force: bool) -> Answer<()> {
-    let sessions = context.nbd().sessions_on(name);
+    let sessions = context.addresses.sessions_on(name);
     if force || sessions.is_empty() {
         return Ok(());
     }
@@ -107,22 +105,19 @@ pub(super) async fn change(
         let text = "the body names no setting: nothing was changed";
         return Err(Refusal::new(ProblemKind::Invalid, text));
     }
-    let access = AccessChange {
-        chap: body.chap.map(credential).transpose()?,
-        mutual: body.mutual.map(credential).transpose()?,
-        allow: body.allow.map(allowed).transpose()?,
-    };
-    let change = TargetChange { access, add: specs(&body.add)?, remove: body.remove };
+    let ChangeMadeTarget { chap, mutual, allow, add, remove, force } = body;
+    let access = access_change(ChangeTarget { chap, mutual, allow })?;
+    let change = TargetChange { access, add: specs(&add)?, remove };
     let changed = move |context: &Context| {
-        context.pool().target(&name)?;
+        context.pool.target(&name)?;
         if !change.remove.is_empty() {
-            refuse_sessions(context, &name, body.force)?;
+            refuse_sessions(context, &name, force)?;
         }
-        let target = context.pool().change_target(&name, &change)?;
-        context.nbd().tell_of_targets();
-        Ok(context.nbd().made_target(target))
+        let target = context.pool.change_target(&name, &change)?;
+        context.addresses.tell_of_targets();
+        Ok(context.addresses.made_target(target))
     };
-    context.engine(changed).await.map(Json)
+    context.json(changed).await
 }
 
 /// Deletes a made target; its volumes stay. Refused while there are sessions, unless it is forced:
@@ -139,10 +134,10 @@ pub(super) async fn delete(
     Asked(query): Asked<ForceQuery>,
 ) -> Answer<StatusCode> {
     let delete = move |context: &Context| {
-        context.pool().target(&name)?;
+        context.pool.target(&name)?;
         refuse_sessions(context, &name, query.force)?;
-        context.pool().delete_target(&name)?;
-        context.nbd().tell_of_targets();
+        context.pool.delete_target(&name)?;
+        context.addresses.tell_of_targets();
         Ok(())
     };
     context.delete(delete).await

@@ -51,14 +51,13 @@ pub(super) async fn show(
     let cache_bytes = query.cache.as_deref().map_or(Ok(0), bytes)?;
     let share = dirty_share(query.dirty)?;
     context
-        .engine(move |context| {
+        .json(move |context| {
             let profile = measured(context, &name)?;
-            let memory_bytes = context.pool().memory_bytes();
+            let memory_bytes = context.pool.memory_bytes();
             let settings = EngineSettings::of(memory_bytes, cache_bytes, share);
             Ok(profile.model(&granularities, settings))
         })
         .await
-        .map(Json)
 }
 
 /// Says how the volume had better be set up, going by what clients asked of it since the server
@@ -82,10 +81,10 @@ pub(super) async fn advise(
         history_limit_bytes: query.history_limit.as_deref().map(bytes).transpose()?,
         cache_bytes: query.cache.as_deref().map(bytes).transpose()?,
         dirty_share: dirty_share(query.dirty)?,
-        memory_bytes: context.pool().memory_bytes(),
+        memory_bytes: context.pool.memory_bytes(),
     };
     context
-        .engine(move |context| {
+        .json(move |context| {
             let profile = measured(context, &name)?;
             let info = context.volume(&name)?.info()?;
             let limit = asked.history_limit_bytes.or(info.history_limit_bytes);
@@ -94,7 +93,6 @@ pub(super) async fn advise(
             advice_on(&profile, &decided).map_err(refused)
         })
         .await
-        .map(Json)
 }
 
 /// The architecture for a volume that will be used as another is.
@@ -123,7 +121,7 @@ const HINT: &str = "let its clients work for a while, or record them (hindsight 
 
 fn measured(context: &Context, name: &str) -> Answer<Profile> {
     let volume = context.volume(name)?;
-    context.meters().profile(volume.id()).ok_or_else(|| {
+    context.meters.profile(volume.id()).ok_or_else(|| {
         let text = format!("no NBD client of {name} was measured since the server started");
         Refusal::new(ProblemKind::NotMeasured, text).with_hint(HINT)
     })

@@ -24,7 +24,7 @@ const AUDIT_PATH: &str = "/api/v1/audit";
 /// Shows the pool: its layers, its space, what was found damaged.
 #[utoipa::path(get, path = "/pool", tag = "pool", responses((status = 200, body = api::Pool)))]
 pub(super) async fn show(State(context): State<Context>) -> Answer<Json<api::Pool>> {
-    context.engine(shown).await.map(Json)
+    context.json(shown).await
 }
 
 /// Changes how fast scrubs and rebuilds may be, until the server is started again.
@@ -48,12 +48,11 @@ pub(super) async fn change(
     let change =
         volume::RateChange { scrub: of(body.scrub_rate)?, rebuild: of(body.rebuild_rate)? };
     context
-        .engine(move |context| {
-            context.pool().change_rates(change)?;
+        .json(move |context| {
+            context.pool.change_rates(change)?;
             shown(context)
         })
         .await
-        .map(Json)
 }
 
 /// Puts another file or disk in the place of one that the pool is made of; it gets what that had.
@@ -68,7 +67,7 @@ pub(super) async fn replace(
     Body(body): Body<ReplaceMember>,
 ) -> Answer<Json<api::Pool>> {
     let change = move |context: &Context| {
-        member_changes::replace(context.pool_dir(), context.pool(), &body.member, &body.with)
+        member_changes::replace(&context.pool_dir, &context.pool, &body.member, &body.with)
     };
     change_members(context, change).await
 }
@@ -87,7 +86,7 @@ pub(super) async fn attach(
 ) -> Answer<Json<api::Pool>> {
     let change = move |context: &Context| {
         let member = body.member.as_deref();
-        member_changes::attach(context.pool_dir(), context.pool(), member, &body.with)
+        member_changes::attach(&context.pool_dir, &context.pool, member, &body.with)
     };
     change_members(context, change).await
 }
@@ -107,9 +106,9 @@ pub(super) async fn grow(
         let size_bytes = body.size.map(|size| size.0.bytes());
         match &body.add {
             Some(add) => {
-                member_changes::grow_online(context.pool_dir(), context.pool(), add, size_bytes)
+                member_changes::grow_online(&context.pool_dir, &context.pool, add, size_bytes)
             }
-            None => pool_files::lengthen(context.pool(), size_bytes),
+            None => pool_files::lengthen(&context.pool, size_bytes),
         }
     };
     change_members(context, change).await
@@ -126,7 +125,7 @@ pub(super) async fn add_spare(
     Body(body): Body<Spare>,
 ) -> Answer<Json<api::Pool>> {
     let change = move |context: &Context| {
-        member_changes::add_spare(context.pool_dir(), context.pool(), &body.path)
+        member_changes::add_spare(&context.pool_dir, &context.pool, &body.path)
     };
     change_members(context, change).await
 }
@@ -143,7 +142,7 @@ pub(super) async fn remove_spare(
     Asked(query): Asked<Spare>,
 ) -> Answer<Json<api::Pool>> {
     let change = move |context: &Context| {
-        member_changes::remove_spare(context.pool_dir(), context.pool(), &query.path)
+        member_changes::remove_spare(&context.pool_dir, &context.pool, &query.path)
     };
     change_members(context, change).await
 }
@@ -156,7 +155,7 @@ async fn change_members(
     let hint = "name the server as unix:DIR/api.sock";
     must_be_local(who::caller().as_ref().map(|(caller, _)| caller), "or disk of", hint)?;
     context
-        .engine(move |context| {
+        .json(move |context| {
             change(context).map_err(|error| match error {
                 StartError::Pool(error) => Refusal::from(error),
                 other => {
@@ -170,12 +169,11 @@ async fn change_members(
             shown(context)
         })
         .await
-        .map(Json)
 }
 
 fn shown(context: &Context) -> Answer<api::Pool> {
-    let pool = context.pool();
-    let (status, fill) = (pool.status(), context.fill().read());
+    let pool = &context.pool;
+    let (status, fill) = (pool.status(), context.fill.read());
     let (space, next) = (pool.space()?, pool.next_sacrifice()?);
     let mut shown = convert::pool(status, fill, pool.volumes().len(), space, next);
     if !context.sees_everything() {
@@ -184,7 +182,7 @@ fn shown(context: &Context) -> Answer<api::Pool> {
         shown.next_sacrifice = shown.next_sacrifice.filter(is_seen);
         shown.volumes = context.volumes().len() as u64;
     }
-    shown.promised_bytes = context.fill().promised_bytes();
+    shown.promised_bytes = context.fill.promised_bytes();
     shown.members = pool.members().into_iter().map(convert::member).collect();
     shown.members.extend(pool.spares().into_iter().map(convert::spare));
     shown.behind_bytes = pool.behind_bytes();
@@ -209,8 +207,8 @@ pub(super) async fn audit(
 ) -> Answer<Listed<api::AuditRecord>> {
     let work = move |context: &Context, from, limit| {
         let records = match newest {
-            true => context.pool().audit_newest(next, limit)?,
-            false => context.pool().audit(from, limit)?,
+            true => context.pool.audit_newest(next, limit)?,
+            false => context.pool.audit(from, limit)?,
         };
         let next = records.last().map(|record| record.number).filter(|_| records.len() == limit);
         Ok((records.into_iter().map(convert::audit).collect(), next))
@@ -232,7 +230,7 @@ pub(super) async fn audit(
 pub(super) async fn scrub(State(context): State<Context>) -> Answer<Begun> {
     let scrub = |context: &Context| {
         write_memory::forget_clean();
-        Ok(begun(convert::scrub_job(&context.pool().scrubs().start()?)))
+        Ok(begun(convert::scrub_job(&context.pool.scrubs().start()?)))
     };
     context.engine(scrub).await
 }
@@ -244,8 +242,8 @@ pub(super) async fn scrub(State(context): State<Context>) -> Answer<Begun> {
         (status = 404, description = "None is running"),
     ))]
 pub(super) async fn stop_scrub(State(context): State<Context>) -> Answer<Json<api::Scrub>> {
-    let stop = |context: &Context| Ok(convert::scrub(context.pool().scrubs().stop()?));
-    context.engine(stop).await.map(Json)
+    let stop = |context: &Context| Ok(convert::scrub(context.pool.scrubs().stop()?));
+    context.json(stop).await
 }
 
 /// Changes how often the pool is scrubbed.
@@ -256,10 +254,9 @@ pub(super) async fn set_scrub(
     Body(body): Body<SetScrub>,
 ) -> Answer<Json<SetScrub>> {
     context
-        .engine(move |context| {
-            context.pool().scrubs().set_every(body.every.map(|every| every.0.0))?;
+        .json(move |context| {
+            context.pool.scrubs().set_every(body.every.map(|every| every.0.0))?;
             Ok(body)
         })
         .await
-        .map(Json)
 }

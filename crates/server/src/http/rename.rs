@@ -21,9 +21,9 @@ pub(super) async fn rename(
     Body(Rename { name, dry_run }): Body<Rename>,
 ) -> Answer<Json<Renamed>> {
     context
-        .engine(move |context| {
+        .json(move |context| {
             context.check_new_name(&name)?;
-            let volume = context.pool().rename_volume(&old_name, &name, dry_run)?;
+            let volume = context.pool.rename_volume(&old_name, &name, dry_run)?;
             let clients = context.attached(&volume) as u64;
             let text =
                 format!("{old_name} would be called {name}; clients that have it open keep it");
@@ -31,5 +31,4 @@ pub(super) async fn rename(
             Ok(Renamed { name, old_name, clients, dry_run, would: Vec::from_iter(would) })
         })
         .await
-        .map(Json)
 }

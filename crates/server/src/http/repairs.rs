@@ -56,7 +56,7 @@ pub(super) async fn create(
             return Err(Refusal::new(ProblemKind::Invalid, text).with_hint(hint));
         }
     };
-    context.engine(move |context| repair(context, &name, &body, follow)).await.map(Json)
+    context.json(move |context| repair(context, &name, &body, follow)).await
 }
 
 fn repair(

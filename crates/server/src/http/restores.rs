@@ -28,7 +28,7 @@ pub(super) async fn create(
     Body(body): Body<RestoreFiles>,
 ) -> Answer<Json<RestoredFiles>> {
     let from = moment(&body.from)?;
-    context.engine(move |context| put_back(context, &name, &from, &body)).await.map(Json)
+    context.json(move |context| put_back(context, &name, &from, &body)).await
 }
 
 fn put_back(

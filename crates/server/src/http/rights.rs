@@ -197,7 +197,7 @@ pub(super) async fn check(
     let needs = needs(method, path.as_str());
     must_have(caller, needs.role)?;
     if needs.destroys {
-        must_be_near(context.access(), caller)?;
+        must_be_near(&context.access, caller)?;
     }
     if caller.sees_all() {
         return Ok(());
@@ -224,7 +224,7 @@ pub(super) async fn check(
         },
         About::Group => {
             let (name, caller) = (named("group"), caller.clone());
-            let seen = move |context: &Context| match context.pool().group(&name) {
+            let seen = move |context: &Context| match context.pool.group(&name) {
                 Ok(group) if sees_group(&caller, &group) => Ok(()),
                 _ => Err(volume::no_group(&name).into()),
             };
@@ -233,7 +233,7 @@ pub(super) async fn check(
         About::Deleted => {
             let (id, caller) = (named("id"), caller.clone());
             let seen = move |context: &Context| {
-                let trash = context.pool().trash()?;
+                let trash = context.pool.trash()?;
                 let of_id = trash.iter().find(|deleted| deleted.id.to_string() == id);
                 match of_id {
                     Some(deleted) if caller.sees(&deleted.name) => Ok(()),

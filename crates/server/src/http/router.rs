@@ -185,7 +185,7 @@ async fn observe(State(context): State<Context>, request: Request, next: Next) -
     let caller = caller.map_or("", |caller| &*caller.who);
     let status = response.status().as_u16();
     let took = began.elapsed();
-    context.metrics().http_request(&method, status, took);
+    context.metrics.http_request(&method, status, took);
     let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
     if method.is_safe() {
         tracing::debug!(%method, path, status, us, caller, from, "request");

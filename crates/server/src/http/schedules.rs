@@ -45,29 +45,91 @@ fn spec_of(
     })
 }
 
-/// The answer to setting a schedule.
-fn answer(
-    of: &Of<'_>,
-    info: volume::ScheduleInfo,
-    goes: Vec<volume::Explained>,
-    dry_run: bool,
-) -> api::Schedule {
-    let target = |number: u64| match *of {
-        Of::Volume(name) => format!("{name}@v:{number}"),
-        Of::Group(name) => format!("group {name}, capture {number}"),
-    };
-    let mut would = Vec::new();
-    if dry_run {
-        let name = match *of {
-            Of::Volume(name) => format!("schedule of {name}"),
-            Of::Group(name) => format!("schedule of group {name}"),
-        };
-        let text = format!("the {name} would be {}, keep {}", info.spec.timing, info.spec.keep);
-        would.push(Would::new("change", name, text));
-        would.extend(goes.iter().map(|one| prunes(target(one.number), one)));
+impl Of<'_> {
+    /// As people name it.
+    fn name(&self) -> String {
+        match *self {
+            Of::Volume(name) => name.to_owned(),
+            Of::Group(name) => format!("group {name}"),
+        }
     }
-    let goes = goes.into_iter().map(convert::explained).collect();
-    api::Schedule { dry_run, goes, would, ..convert::schedule(of, info) }
+
+    /// A version or a capture of it, as people name it.
+    fn captured(&self, number: u64) -> String {
+        match *self {
+            Of::Volume(name) => format!("{name}@v:{number}"),
+            Of::Group(name) => format!("group {name}, capture {number}"),
+        }
+    }
+
+    fn schedule(&self, context: &Context) -> Answer<Option<volume::ScheduleInfo>> {
+        Ok(match *self {
+            Of::Volume(name) => context.volume(name)?.schedule_info()?,
+            Of::Group(name) => context.pool.group_schedule(name)?,
+        })
+    }
+
+    fn plan(
+        &self,
+        context: &Context,
+        spec: &volume::ScheduleSpec,
+    ) -> Answer<(volume::ScheduleInfo, Vec<volume::Explained>)> {
+        Ok(match *self {
+            Of::Volume(name) => context.volume(name)?.plan_schedule(spec)?,
+            Of::Group(name) => context.pool.plan_group_schedule(name, spec)?,
+        })
+    }
+
+    fn show(&self, context: &Context) -> Answer<api::Schedule> {
+        let lacking =
+            || Refusal::new(ProblemKind::NotFound, format!("{} has no schedule", self.name()));
+        Ok(convert::schedule(self, self.schedule(context)?.ok_or_else(lacking)?))
+    }
+
+    fn set(&self, context: &Context, body: &SetSchedule) -> Answer<api::Schedule> {
+        let spec = spec_of(body, self.schedule(context)?.map(|info| info.spec))?;
+        context.check_hook(spec.hook.as_deref())?;
+        context.check_verify(body.prove.as_ref().and_then(Option::as_deref))?;
+        let (planned, goes) = self.plan(context, &spec)?;
+        let info = match *self {
+            _ if body.dry_run => planned,
+            Of::Volume(name) => context.volume(name)?.set_schedule(&spec)?,
+            Of::Group(name) => context.pool.set_group_schedule(name, &spec)?,
+        };
+        let mut would = Vec::new();
+        if body.dry_run {
+            let name = format!("schedule of {}", self.name());
+            let text = format!("the {name} would be {}, keep {}", info.spec.timing, info.spec.keep);
+            would.push(Would::new("change", name, text));
+            would.extend(goes.iter().map(|one| self.prunes(one)));
+        }
+        let goes = goes.into_iter().map(convert::explained).collect();
+        let dry_run = body.dry_run;
+        Ok(api::Schedule { dry_run, goes, would, ..convert::schedule(self, info) })
+    }
+
+    /// What would be pruned, with its time.
+    fn prunes(&self, goes: &volume::Explained) -> Would {
+        let target = self.captured(goes.number);
+        let text = format!("{target} of {} would be pruned: no rule keeps it", goes.time);
+        Would::new("prune", target, text)
+    }
+
+    /// Prunes now what no rule keeps, or says what that would be.
+    fn apply(&self, context: &Context, dry_run: bool) -> Answer<Pruned> {
+        let goes = match self.schedule(context)? {
+            Some(info) => self.plan(context, &info.spec)?.1,
+            None => Vec::new(),
+        };
+        let versions = match *self {
+            Of::Volume(name) => context.volume(name)?.apply_retention(dry_run)?,
+            Of::Group(name) => context.pool.apply_group_retention(name, dry_run)?,
+        };
+        let went = |one: &&volume::Explained| versions.binary_search(&one.number).is_ok();
+        let would = goes.iter().filter(|_| dry_run).filter(went);
+        let would = would.map(|one| self.prunes(one)).collect();
+        Ok(Pruned { versions, dry_run, would })
+    }
 }
 
 /// Lists all schedules: those of volumes by name, then those of groups.
@@ -75,7 +137,7 @@ fn answer(
     responses((status = 200, body = Vec<api::Schedule>)))]
 pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api::Schedule>>> {
     context
-        .engine(|context| {
+        .json(|context| {
             let mut schedules = Vec::new();
             for volume in context.volumes() {
                 // One that is deleted meanwhile has none.
@@ -84,9 +146,9 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api:
                 }
             }
             let caller = context.caller()?;
-            for (group, info) in context.pool().group_schedules() {
+            for (group, info) in context.pool.group_schedules() {
                 // One that is deleted meanwhile is nobody's.
-                let group_info = context.pool().group(&group);
+                let group_info = context.pool.group(&group);
                 if !group_info.is_ok_and(|group| sees_group(caller, &group)) {
                     continue;
                 }
@@ -95,7 +157,6 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api:
             Ok(schedules)
         })
         .await
-        .map(Json)
 }
 
 /// Shows the schedule of a volume.
@@ -105,15 +166,7 @@ pub(super) async fn show(
     State(context): State<Context>,
     Named(name): Named<String>,
 ) -> Answer<Json<api::Schedule>> {
-    context
-        .engine(move |context| {
-            let info = context.volume(&name)?.schedule_info()?.ok_or_else(|| {
-                Refusal::new(ProblemKind::NotFound, format!("{name} has no schedule"))
-            })?;
-            Ok(convert::schedule(&Of::Volume(&name), info))
-        })
-        .await
-        .map(Json)
+    context.json(move |context| Of::Volume(&name).show(context)).await
 }
 
 /// Sets the schedule of a volume, or changes it.
@@ -125,18 +178,7 @@ pub(super) async fn set(
     Named(name): Named<String>,
     Body(body): Body<SetSchedule>,
 ) -> Answer<Json<api::Schedule>> {
-    context
-        .engine(move |context| {
-            let volume = context.volume(&name)?;
-            let spec = spec_of(&body, volume.schedule_info()?.map(|info| info.spec))?;
-            context.check_hook(spec.hook.as_deref())?;
-            context.check_verify(body.prove.as_ref().and_then(Option::as_deref))?;
-            let (planned, goes) = volume.plan_schedule(&spec)?;
-            let info = if body.dry_run { planned } else { volume.set_schedule(&spec)? };
-            Ok(answer(&Of::Volume(&name), info, goes, body.dry_run))
-        })
-        .await
-        .map(Json)
+    context.json(move |context| Of::Volume(&name).set(context, &body)).await
 }
 
 /// Removes the schedule of a volume; the versions that it made stay until they are deleted.
@@ -175,20 +217,7 @@ pub(super) async fn apply(
     Named(name): Named<String>,
     Body(body): Body<ApplyRetention>,
 ) -> Answer<Json<Pruned>> {
-    let dry_run = body.dry_run;
-    context
-        .engine(move |context| {
-            let volume = context.volume(&name)?;
-            let goes = match volume.schedule_info()? {
-                Some(info) => volume.plan_schedule(&info.spec)?.1,
-                None => Vec::new(),
-            };
-            let versions = volume.apply_retention(dry_run)?;
-            let target = |number: u64| format!("{name}@v:{number}");
-            Ok(pruned(versions, dry_run, target, &goes))
-        })
-        .await
-        .map(Json)
+    context.json(move |context| Of::Volume(&name).apply(context, body.dry_run)).await
 }
 
 /// Shows the schedule of a group.
@@ -198,15 +227,7 @@ pub(super) async fn show_group(
     State(context): State<Context>,
     Named(name): Named<String>,
 ) -> Answer<Json<api::Schedule>> {
-    context
-        .engine(move |context| {
-            let info = context.pool().group_schedule(&name)?.ok_or_else(|| {
-                Refusal::new(ProblemKind::NotFound, format!("group {name} has no schedule"))
-            })?;
-            Ok(convert::schedule(&Of::Group(&name), info))
-        })
-        .await
-        .map(Json)
+    context.json(move |context| Of::Group(&name).show(context)).await
 }
 
 /// Sets the schedule of a group, or changes it.
@@ -218,21 +239,7 @@ pub(super) async fn set_group(
     Named(name): Named<String>,
     Body(body): Body<SetSchedule>,
 ) -> Answer<Json<api::Schedule>> {
-    context
-        .engine(move |context| {
-            let pool = context.pool();
-            let spec = spec_of(&body, pool.group_schedule(&name)?.map(|info| info.spec))?;
-            context.check_hook(spec.hook.as_deref())?;
-            context.check_verify(body.prove.as_ref().and_then(Option::as_deref))?;
-            let (planned, goes) = pool.plan_group_schedule(&name, &spec)?;
-            let info = match body.dry_run {
-                true => planned,
-                false => pool.set_group_schedule(&name, &spec)?,
-            };
-            Ok(answer(&Of::Group(&name), info, goes, body.dry_run))
-        })
-        .await
-        .map(Json)
+    context.json(move |context| Of::Group(&name).set(context, &body)).await
 }
 
 /// Removes the schedule of a group; what it captured stays until it is deleted.
@@ -242,7 +249,7 @@ pub(super) async fn remove_group(
     State(context): State<Context>,
     Named(name): Named<String>,
 ) -> Answer<StatusCode> {
-    context.delete(move |context| Ok(context.pool().remove_group_schedule(&name)?)).await
+    context.delete(move |context| Ok(context.pool.remove_group_schedule(&name)?)).await
 }
 
 /// Says of each capture of a group why it stays or goes, by number.
@@ -256,7 +263,7 @@ pub(super) async fn explain_group(
 ) -> Answer<Listed<api::Explained>> {
     let path = format!("{}/retention", groups::location(&name));
     let work = move |context: &Context, from, limit| {
-        let (explained, next) = context.pool().explain_group_retention(&name, from, limit)?;
+        let (explained, next) = context.pool.explain_group_retention(&name, from, limit)?;
         Ok((explained.into_iter().map(convert::explained).collect(), next))
     };
     context.page(path, query, work).await
@@ -271,37 +278,5 @@ pub(super) async fn apply_group(
     Named(name): Named<String>,
     Body(body): Body<ApplyRetention>,
 ) -> Answer<Json<Pruned>> {
-    let dry_run = body.dry_run;
-    context
-        .engine(move |context| {
-            let pool = context.pool();
-            let goes = match pool.group_schedule(&name)? {
-                Some(info) => pool.plan_group_schedule(&name, &info.spec)?.1,
-                None => Vec::new(),
-            };
-            let versions = pool.apply_group_retention(&name, dry_run)?;
-            let target = |number: u64| format!("group {name}, capture {number}");
-            Ok(pruned(versions, dry_run, target, &goes))
-        })
-        .await
-        .map(Json)
-}
-
-/// The version that would be pruned, as people name it, with its time.
-fn prunes(target: String, goes: &volume::Explained) -> Would {
-    let text = format!("{target} of {} would be pruned: no rule keeps it", goes.time);
-    Would::new("prune", target, text)
-}
-
-/// The pruned versions; of a dry run, those that would be.
-fn pruned(
-    versions: Vec<u64>,
-    dry_run: bool,
-    target: impl Fn(u64) -> String,
-    goes: &[volume::Explained],
-) -> Pruned {
-    let went = |one: &&volume::Explained| versions.binary_search(&one.number).is_ok();
-    let would = goes.iter().filter(|_| dry_run).filter(went);
-    let would = would.map(|one| prunes(target(one.number), one)).collect();
-    Pruned { versions, dry_run, would }
+    context.json(move |context| Of::Group(&name).apply(context, body.dry_run)).await
 }

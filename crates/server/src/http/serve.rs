@@ -6,7 +6,7 @@
 use std::convert::Infallible;
 use std::future::pending;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
@@ -89,20 +89,24 @@ impl HttpServer {
             guesses: Arc::clone(&guesses),
             context: context.clone(),
         };
-        let access = *context.access();
-        let mut files = Vec::new();
-        let unix = bound.unix.map(|unix| {
+        let access = context.access;
+        // Listeners belong to a runtime.
+        let entered = runtime.enter();
+        let (mut files, mut listeners) = (Vec::new(), Vec::new());
+        if let Some(unix) = bound.unix {
             files.push(unix.file);
-            (Listener::Unix(unix.listener), router(guard(Door::Unix)))
-        });
-        let tcp = bound.tcp.into_iter().map(|listener| {
+            let listener = UnixListener::from_std(unix.listener).map_err(StartError::Thread)?;
+            listeners.push((Listener::Unix(listener), router(guard(Door::Unix))));
+        }
+        for listener in bound.tcp {
             let door = match listener.local_addr() {
                 Ok(address) if is_loopback(address.ip()) => Door::Loopback,
                 _ => Door::Open,
             };
-            (Listener::Tcp(listener), router(guard(door)))
-        });
-        let listeners = unix.into_iter().chain(tcp).collect();
+            let listener = TcpListener::from_std(listener).map_err(StartError::Thread)?;
+            listeners.push((Listener::Tcp(listener), router(guard(door))));
+        }
+        drop(entered);
         let tls = Arc::new(RankedRwLock::new(Rank::Leaf, tls));
         let of_tcp = Arc::clone(&tls);
         let thread = std::thread::Builder::new()
@@ -128,7 +132,7 @@ impl HttpServer {
 
 /// A bound socket.
 enum Listener {
-    Unix(std::os::unix::net::UnixListener),
+    Unix(UnixListener),
     Tcp(TcpListener),
 }
 
@@ -187,47 +191,23 @@ fn run(
 
 impl Accepting {
     async fn accept_all(self, listener: Listener) {
-        let ended = match listener {
-            Listener::Unix(listener) => self.accept_unix(listener).await,
-            Listener::Tcp(listener) => self.accept_tcp(listener).await,
-        };
-        if let Err(error) = ended {
-            tracing::error!(%error, "cannot listen on an HTTP socket");
-        }
-    }
-
-    async fn accept_unix(&self, listener: std::os::unix::net::UnixListener) -> io::Result<()> {
-        let listener = tokio::net::UnixListener::from_std(listener)?;
         while let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await {
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    let uid = stream.peer_cred().ok().map(|peer| peer.uid());
-                    let caller = Caller::of_socket(uid, &self.access);
-                    if let Some(place) = self.admit(None, permit) {
-                        self.serve(stream, Peer::Unix(caller), place);
-                    }
+            let accepted = match &listener {
+                Listener::Unix(listener) => {
+                    let accepted = listener.accept().await;
+                    accepted.map(|(stream, _)| self.serve_unix(stream, permit))
                 }
-                Err(error) => pause(&error).await,
+                Listener::Tcp(listener) => {
+                    let accepted = listener.accept().await;
+                    accepted.map(|(stream, peer)| self.serve_tcp(stream, peer, permit))
+                }
+            };
+            if let Err(error) = accepted {
+                tracing::warn!(%error, "cannot accept an HTTP connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
         // Dropping the listener here would refuse clients that the drain still has to answer.
-        pending().await
-    }
-
-    async fn accept_tcp(&self, listener: TcpListener) -> io::Result<()> {
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        while let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await {
-            match listener.accept().await {
-                Ok((stream, peer)) => {
-                    // Best effort: without it answers only come a little later.
-                    let _ = stream.set_nodelay(true);
-                    if let Some(place) = self.admit(Some(peer), permit) {
-                        self.serve_tcp(stream, peer, place);
-                    }
-                }
-                Err(error) => pause(&error).await,
-            }
-        }
         pending().await
     }
 
@@ -239,7 +219,18 @@ impl Accepting {
         Some((permit, admitted?))
     }
 
-    fn serve_tcp(&self, stream: TcpStream, address: SocketAddr, place: Place) {
+    fn serve_unix(&self, stream: UnixStream, permit: OwnedSemaphorePermit) {
+        let uid = stream.peer_cred().ok().map(|peer| peer.uid());
+        let caller = Caller::of_socket(uid, &self.access);
+        if let Some(place) = self.admit(None, permit) {
+            self.serve(stream, Peer::Unix(caller), place);
+        }
+    }
+
+    fn serve_tcp(&self, stream: TcpStream, address: SocketAddr, permit: OwnedSemaphorePermit) {
+        // Best effort: without it answers only come a little later.
+        let _ = stream.set_nodelay(true);
+        let Some(place) = self.admit(Some(address), permit) else { return };
         let text: Arc<str> = address.to_string().into();
         let tls = self.tls.read().clone();
         let Some(tls) = tls else {
@@ -347,9 +338,4 @@ async fn part(mut stream: TcpStream) {
     };
     // It may have left before.
     let _ = tokio::time::timeout(PARTING_TIMEOUT, parting).await;
-}
-
-async fn pause(error: &io::Error) {
-    tracing::warn!(%error, "cannot accept an HTTP connection");
-    tokio::time::sleep(ACCEPT_PAUSE).await;
 }

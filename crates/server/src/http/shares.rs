@@ -20,28 +20,20 @@ use units::Network;
 use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Body, Named, some_change};
 use super::context::Context;
-use super::volumes::{Made, architecture, made};
+use super::volumes::{Made, architecture, made, still_there};
 use super::{convert, trash};
 
 /// Lists all shares by name.
 #[utoipa::path(get, path = "/shares", tag = "shares",
     responses((status = 200, body = Vec<Share>)))]
 pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<Share>>> {
-    context.engine(all).await.map(Json)
+    context.json(all).await
 }
 
 fn all(context: &Context) -> Answer<Vec<Share>> {
-    let mut described = Vec::new();
-    for volume in context.volumes() {
-        let Some(setting) = volume.share() else { continue };
-        match describe(context, &volume, &setting) {
-            Ok(share) => described.push(share),
-            // Deleted since it was listed.
-            Err(refusal) if refusal.0.problem_kind() == Some(ProblemKind::NotFound) => {}
-            Err(refusal) => return Err(refusal),
-        }
-    }
-    Ok(described)
+    let volumes = context.volumes();
+    let shares = volumes.iter().filter_map(|volume| Some((volume, volume.share()?)));
+    still_there(shares.map(|(volume, setting)| describe(context, volume, &setting)))
 }
 
 /// Creates a share: an empty file tree.
@@ -58,10 +50,10 @@ pub(super) async fn create(
     let share = context
         .engine(move |context| {
             context.check_new_name(&body.name)?;
-            let volume = context.pool().create_volume(&spec(&body)?)?;
-            if let Err(refusal) = context.shares().make(&volume) {
+            let volume = context.pool.create_volume(&spec(&body)?)?;
+            if let Err(refusal) = context.shares.make(&volume) {
                 // It has nothing yet.
-                context.pool().delete_volume(volume.name())?;
+                context.pool.delete_volume(volume.name())?;
                 return Err(refusal.into());
             }
             show_volume(context, &volume)
@@ -104,7 +96,7 @@ pub(super) async fn show(
         let (volume, setting) = share(context, &name)?;
         describe(context, &volume, &setting)
     };
-    context.engine(show).await.map(Json)
+    context.json(show).await
 }
 
 /// Changes the settings of a share.
@@ -116,7 +108,7 @@ pub(super) async fn change(
     Body(body): Body<ChangeShare>,
 ) -> Answer<Json<Share>> {
     some_change(&body)?;
-    context.engine(move |context| apply(context, &name, &body)).await.map(Json)
+    context.json(move |context| apply(context, &name, &body)).await
 }
 
 fn apply(context: &Context, name: &str, body: &ChangeShare) -> Answer<Share> {
@@ -146,7 +138,7 @@ fn apply(context: &Context, name: &str, body: &ChangeShare) -> Answer<Share> {
     }
     if metadata.is_some() || body.log_reads.is_some() {
         let change = ShareChange { metadata, log_reads: body.log_reads, ..ShareChange::default() };
-        context.pool().change_share(volume.name(), &change)?;
+        context.pool.change_share(volume.name(), &change)?;
     }
     show_volume(context, &volume)
 }
@@ -186,7 +178,7 @@ pub(super) async fn allow(
         let change = ShareChange { allow: vec![allowed(&body)?], ..ShareChange::default() };
         changed(context, &name, &change)
     };
-    context.engine(allow).await.map(Json)
+    context.json(allow).await
 }
 
 /// Takes the entry of a network away: those in it get what other entries say, or nothing; loopback
@@ -211,7 +203,7 @@ pub(super) async fn deny(
 
 fn changed(context: &Context, name: &str, change: &ShareChange) -> Answer<Share> {
     let (volume, _) = share(context, name)?;
-    let setting = context.pool().change_share(volume.name(), change)?;
+    let setting = context.pool.change_share(volume.name(), change)?;
     describe(context, &volume, &setting)
 }
 
@@ -267,8 +259,8 @@ fn show_volume(context: &Context, volume: &Volume) -> Answer<Share> {
 }
 
 fn describe(context: &Context, volume: &Volume, setting: &ShareSetting) -> Answer<Share> {
-    let relay = context.intercepts().of(volume.id());
+    let relay = context.intercepts.of(volume.id());
     let volume = context.describe(volume)?;
-    let mount = context.nbd().mount(&volume.name);
+    let mount = context.addresses.mount(&volume.name);
     Ok(convert::share(volume, setting, mount, relay))
 }

@@ -20,9 +20,9 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<Iscs
     let targets = |context: &Context| {
         let volumes = context.volumes();
         let disks = volumes.iter().filter(|volume| volume.share().is_none());
-        Ok(disks.filter_map(|volume| context.nbd().target(volume)).collect())
+        Ok(disks.filter_map(|volume| context.addresses.target(volume)).collect())
     };
-    context.engine(targets).await.map(Json)
+    context.json(targets).await
 }
 
 /// Changes who may log in to a volume and its moments over iSCSI, from the next login on, whether
@@ -36,24 +36,27 @@ pub(super) async fn change(
 ) -> Answer<Json<IscsiAccess>> {
     some_change(&body)?;
     let change = move |context: &Context| {
-        let change = AccessChange {
-            chap: body.chap.map(credential).transpose()?,
-            mutual: body.mutual.map(credential).transpose()?,
-            allow: body.allow.map(allowed).transpose()?,
-        };
-        let access = context.pool().set_access(&name, &change)?;
+        let access = context.pool.set_access(&name, &access_change(body)?)?;
         Ok(convert::iscsi_access(access))
     };
-    context.engine(change).await.map(Json)
+    context.json(change).await
 }
 
-pub(super) fn credential(given: Option<ChapCredential>) -> Answer<Option<Credential>> {
+pub(super) fn access_change(asked: ChangeTarget) -> Answer<AccessChange> {
+    Ok(AccessChange {
+        chap: asked.chap.map(credential).transpose()?,
+        mutual: asked.mutual.map(credential).transpose()?,
+        allow: asked.allow.map(allowed).transpose()?,
+    })
+}
+
+fn credential(given: Option<ChapCredential>) -> Answer<Option<Credential>> {
     let Some(ChapCredential { user, secret }) = given else { return Ok(None) };
     Ok(Some(Credential { user, secret: Secret::new(secret)? }))
 }
 
 /// Names of initiators as logins compare them.
-pub(super) fn allowed(names: Vec<String>) -> Answer<Vec<String>> {
+fn allowed(names: Vec<String>) -> Answer<Vec<String>> {
     let folded = |name: String| {
         names::fold_initiator(&name)
             .map_err(|error| Refusal::new(ProblemKind::Malformed, format!("`{name:.64}`: {error}")))

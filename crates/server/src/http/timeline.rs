@@ -41,7 +41,7 @@ pub(super) async fn timeline(
     let since = query.since.as_deref().map(moment).transpose()?;
     let until = query.until.as_deref().map(moment).transpose()?;
     context
-        .engine(move |context| {
+        .json(move |context| {
             let volume = context.volume(&name)?;
             let mut told = told(volume.timeline(since.as_ref(), until.as_ref(), points)?);
             let events = told.events.as_deref_mut().unwrap_or_default();
@@ -49,7 +49,6 @@ pub(super) async fn timeline(
             Ok(told)
         })
         .await
-        .map(Json)
 }
 
 fn told(columns: TimelineColumns) -> Timeline {
@@ -99,7 +98,7 @@ pub(super) async fn heat(
     let cells = query.cells.unwrap_or(CELLS_DEFAULT);
     in_range("cells", cells, CELLS_MAX)?;
     context
-        .engine(move |context| {
+        .json(move |context| {
             let heat = context.volume(&name)?.heat(&from, &to, cells)?;
             let (from, to) = heat.between;
             Ok(Heat {
@@ -112,7 +111,6 @@ pub(super) async fn heat(
             })
         })
         .await
-        .map(Json)
 }
 
 fn in_range<T: Copy + PartialOrd + From<u8> + std::fmt::Display>(

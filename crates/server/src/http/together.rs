@@ -45,8 +45,8 @@ pub(super) async fn resolve(
 ) -> Answer<Json<Vec<MemberResolved>>> {
     let at = group_moment(&query.at)?;
     context
-        .engine(move |context| {
-            let all = context.pool().resolve_group(&name, &at)?.into_iter();
+        .json(move |context| {
+            let all = context.pool.resolve_group(&name, &at)?.into_iter();
             let told = |(volume, resolved)| MemberResolved {
                 volume,
                 resolved: convert::resolved(resolved),
@@ -54,7 +54,6 @@ pub(super) async fn resolve(
             Ok(all.map(told).collect())
         })
         .await
-        .map(Json)
 }
 
 /// Makes a past moment the present of all volumes of a group, or of none of them.
@@ -71,19 +70,19 @@ pub(super) async fn revert(
 ) -> Answer<Json<GroupReverted>> {
     let to = group_moment(&body.to)?;
     context
-        .engine(move |context| {
+        .json(move |context| {
             // An impossible request is refused before anybody is disconnected.
-            let would = context.pool().revert_group(&name, &to, None)?;
+            let would = context.pool.revert_group(&name, &to, None)?;
             let reports = match body.dry_run {
                 true => would,
                 false => {
-                    let volumes = context.pool().group_volumes(&name)?;
+                    let volumes = context.pool.group_volumes(&name)?;
                     volumes.iter().try_for_each(|volume| context.refuse_follower(volume))?;
                     let close =
                         |volume: &Arc<Volume>| context.close(volume, Part::Present, body.force);
                     let _closed = volumes.iter().map(close).collect::<Result<Vec<_>, _>>()?;
-                    let revert = || context.pool().revert_group(&name, &to, Some(&volumes));
-                    context.shares().revert(&volumes, revert)?
+                    let revert = || context.pool.revert_group(&name, &to, Some(&volumes));
+                    context.shares.revert(&volumes, revert)?
                 }
             };
             let undo = reports.iter().map(|(volume, report)| {
@@ -100,7 +99,6 @@ pub(super) async fn revert(
             Ok(GroupReverted { group: name, volumes, dry_run: body.dry_run, would, undo })
         })
         .await
-        .map(Json)
 }
 
 /// Makes a clone of each volume of a group, `NAME-VOLUME`, and a group `NAME` of these: of all
@@ -119,10 +117,10 @@ pub(super) async fn clone(
     let at = group_moment(body.at.as_deref().unwrap_or("latest"))?;
     context
         .engine(move |context| {
-            for member in context.pool().group_volumes(&name)? {
+            for member in context.pool.group_volumes(&name)? {
                 context.check_new_name(&format!("{}-{}", body.name, member.name()))?;
             }
-            let group = context.pool().clone_group(&name, &at, &body.name)?;
+            let group = context.pool.clone_group(&name, &at, &body.name)?;
             Ok(made(location(&group.name), context.describe_group(group)))
         })
         .await

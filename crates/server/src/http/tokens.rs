@@ -36,9 +36,9 @@ fn told(token: &Token, now: WallTime) -> AccessToken {
 pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<AccessToken>>> {
     let list = |context: &Context| {
         let now = RealClock::new().wall();
-        Ok(context.pool().tokens().iter().map(|token| told(token, now)).collect())
+        Ok(context.pool.tokens().iter().map(|token| told(token, now)).collect())
     };
-    context.engine(list).await.map(Json)
+    context.json(list).await
 }
 
 /// Makes a token. Its secret is in this answer, and is told by nobody again.
@@ -65,7 +65,7 @@ pub(super) async fn create(
             volumes: body.volumes.into_iter().map(|pattern| pattern.0).collect(),
             expires: body.expires.map(until),
         };
-        let token = context.pool().create_token(spec)?;
+        let token = context.pool.create_token(spec)?;
         let place = format!("{API_PREFIX}/tokens/{}", token.spec.name);
         let told = AccessToken { secret: Some(made_token.text), ..told(&token, now) };
         Ok(made(place, told))
@@ -81,8 +81,8 @@ pub(super) async fn show(
     Named(name): Named<String>,
 ) -> Answer<Json<AccessToken>> {
     let show =
-        move |context: &Context| Ok(told(&*context.pool().token(&name)?, RealClock::new().wall()));
-    context.engine(show).await.map(Json)
+        move |context: &Context| Ok(told(&*context.pool.token(&name)?, RealClock::new().wall()));
+    context.json(show).await
 }
 
 /// Revokes a token: from the next request on it lets nobody in. Answers that are under way end.
@@ -92,5 +92,5 @@ pub(super) async fn revoke(
     State(context): State<Context>,
     Named(name): Named<String>,
 ) -> Answer<StatusCode> {
-    context.delete(move |context| Ok(context.pool().revoke_token(&name)?)).await
+    context.delete(move |context| Ok(context.pool.revoke_token(&name)?)).await
 }

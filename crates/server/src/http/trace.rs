@@ -48,7 +48,7 @@ pub(super) async fn record(
     let length = query.length.as_deref().map(length).transpose()?;
     let limit_bytes = query.limit.as_deref().map(limit).transpose()?.unwrap_or(u64::MAX);
     let volume = context.called().volume(&name)?;
-    let Some(tap) = context.taps().listen(volume.id(), length) else {
+    let Some(tap) = context.taps.listen(volume.id(), length) else {
         return Err(Refusal::new(ProblemKind::Busy, "as many recordings as may be are under way")
             .with_hint("wait for one to end"));
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{DeleteQuery, DeletedVolume, DryRunQuery, ProblemKind, Undelete, Would};
+use api::{DeleteQuery, DeletedVolume, DryRunQuery, ProblemKind, Time, Undelete, Would};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -13,7 +13,6 @@ use volume::{Deletion, Volume};
 use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Body, Named};
 use super::context::Context;
-use super::convert;
 use crate::attach::Part;
 
 /// The answer to a delete: nothing, or the volume that would go.
@@ -43,8 +42,8 @@ fn told(told: volume::DeletedVolume, dry_run: bool) -> DeletedVolume {
         id: told.id,
         name: told.name,
         size: told.size_bytes,
-        deleted: convert::time(told.deleted),
-        until: convert::time(told.until),
+        deleted: Time(told.deleted),
+        until: Time(told.until),
         live_bytes: told.live_bytes,
         history_bytes: told.history_bytes,
         versions: told.versions,
@@ -101,7 +100,7 @@ pub(super) fn remove(
 ) -> Answer<DeletedVolume> {
     // Obstacles are told before anybody is disconnected.
     let would = Deletion { dry_run: true, ..asked };
-    let seen = context.pool().remove(volume, would)?;
+    let seen = context.pool.remove(volume, would)?;
     // A dry run disconnects nobody.
     let force = asked.force && !asked.dry_run;
     let closed = context.close(volume, Part::Past, force);
@@ -112,8 +111,8 @@ pub(super) fn remove(
         return Ok(told(seen, true));
     }
     let _closed = closed?;
-    let deleted = context.pool().remove(volume, asked)?;
-    context.meters().forget(deleted.id);
+    let deleted = context.pool.remove(volume, asked)?;
+    context.meters.forget(deleted.id);
     Ok(told(deleted, false))
 }
 
@@ -122,11 +121,11 @@ pub(super) fn remove(
     responses((status = 200, body = Vec<DeletedVolume>)))]
 pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<DeletedVolume>>> {
     let list = |context: &Context| {
-        let all = context.pool().trash()?;
+        let all = context.pool.trash()?;
         let seen = all.into_iter().filter(|one| context.sees(&one.name));
         Ok(seen.map(|one| told(one, false)).collect())
     };
-    context.engine(list).await.map(Json)
+    context.json(list).await
 }
 
 /// Brings a deleted volume back, with its history, versions, marks and schedule.
@@ -141,14 +140,13 @@ pub(super) async fn undelete(
     Body(body): Body<Undelete>,
 ) -> Answer<Json<api::Volume>> {
     context
-        .engine(move |context| {
+        .json(move |context| {
             if let Some(name) = &body.name {
                 context.check_new_name(name)?;
             }
-            context.describe(&*context.pool().undelete_volume(id, body.name.as_deref())?)
+            context.describe(&*context.pool.undelete_volume(id, body.name.as_deref())?)
         })
         .await
-        .map(Json)
 }
 
 /// Deletes a volume in the trash for good.
@@ -165,7 +163,7 @@ pub(super) async fn empty(
 ) -> Answer<Response> {
     let dry_run = query.dry_run;
     context
-        .engine(move |context| Ok(told(context.pool().empty_trash(id, dry_run)?, dry_run)))
+        .engine(move |context| Ok(told(context.pool.empty_trash(id, dry_run)?, dry_run)))
         .await
         .map(answer)
 }

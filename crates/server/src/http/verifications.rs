@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{ProblemKind, Verification, Verify};
+use api::{ProblemKind, Time, Verification, Verify};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -11,7 +11,6 @@ use units::{Moment, Role, WallTime};
 use super::answer::{Answer, Refusal};
 use super::ask::{Body, Named};
 use super::context::{Context, moment};
-use super::convert;
 use crate::proving::Wanted;
 use crate::scratch;
 
@@ -21,10 +20,10 @@ const RUNNING: &str = "running";
 fn under_way(wanted: &Wanted) -> Verification {
     Verification {
         seq: wanted.at.seq.0,
-        time: convert::time(wanted.at.time),
+        time: Time(wanted.at.time),
         hook: wanted.hook.clone(),
         verdict: RUNNING.to_owned(),
-        asked: convert::time(wanted.asked),
+        asked: Time(wanted.asked),
         took_ms: None,
         said: String::new(),
     }
@@ -33,10 +32,10 @@ fn under_way(wanted: &Wanted) -> Verification {
 fn kept(proof: volume::Proof) -> Verification {
     Verification {
         seq: proof.at.seq.0,
-        time: convert::time(proof.at.time),
+        time: Time(proof.at.time),
         hook: proof.hook,
         verdict: proof.verdict.name().to_owned(),
-        asked: convert::time(proof.proved),
+        asked: Time(proof.proved),
         took_ms: Some(proof.took_ns / 1_000_000),
         said: proof.said,
     }
@@ -53,7 +52,7 @@ pub(super) async fn list(
         .engine(move |context| {
             let volume = context.volume(&name)?;
             // One that ends between the two looks is in both, and told once.
-            let running = context.proving().under_way(volume.id());
+            let running = context.proving.under_way(volume.id());
             let mut all: Vec<Verification> = volume.proofs().into_iter().map(kept).collect();
             for wanted in running.iter().map(under_way) {
                 let is_same = |one: &Verification| {
@@ -97,7 +96,7 @@ pub(super) async fn create(
             let asked = WallTime::from_nanos(scratch::now_ns());
             let wanted = Wanted { volume: Arc::clone(&volume), at, hook: body.hook, asked };
             let told = under_way(&wanted);
-            if !context.proving().ask(wanted) {
+            if !context.proving.ask(wanted) {
                 let text = "too many checks wait for their turn";
                 return Err(Refusal::new(ProblemKind::Busy, text).with_hint("ask again later"));
             }

@@ -46,7 +46,7 @@ pub(super) async fn create(
             let (version, failure) = match &hook {
                 None => (volume.create_version(&label)?, None),
                 Some(hook) => {
-                    let around = context.hooks().around(hook, &name, |consistency| {
+                    let around = context.hooks.around(hook, &name, |consistency| {
                         volume.create_version_as(&label, consistency)
                     });
                     let failure = around.failure();
@@ -68,14 +68,13 @@ pub(super) async fn open_files(
     Named((name, number)): Named<(String, u64)>,
 ) -> Answer<Json<api::OpenFiles>> {
     context
-        .engine(move |context| {
+        .json(move |context| {
             let files = context.volume(&name)?.open_files(number)?;
             let count = files.as_ref().map(|files| files.count);
             let paths = files.map_or(Vec::new(), |files| files.paths);
             Ok(api::OpenFiles { count, paths })
         })
         .await
-        .map(Json)
 }
 
 /// Shows a version.
@@ -86,9 +85,8 @@ pub(super) async fn show(
     Named((name, number)): Named<(String, u64)>,
 ) -> Answer<Json<api::Version>> {
     context
-        .engine(move |context| Ok(context.version(&name, context.volume(&name)?.version(number)?)))
+        .json(move |context| Ok(context.version(&name, context.volume(&name)?.version(number)?)))
         .await
-        .map(Json)
 }
 
 /// Deletes a version; its moment stays openable as long as the window holds it.
@@ -112,7 +110,7 @@ pub(super) async fn delete_range(
 ) -> Answer<Json<DeletedVersions>> {
     let RangeQuery { from, to, dry_run } = query;
     context
-        .engine(move |context| {
+        .json(move |context| {
             let count = context.volume(&name)?.delete_versions(from..=to, dry_run)?;
             let target = format!("{name}@v:{from}..{to}");
             let text = format!("{count} versions of {name}, {from} to {to}, would be deleted");
@@ -120,5 +118,4 @@ pub(super) async fn delete_range(
             Ok(DeletedVersions { count, dry_run, would: Vec::from_iter(would) })
         })
         .await
-        .map(Json)
 }

@@ -33,23 +33,19 @@ pub(super) fn location(volume: &str) -> String {
 #[utoipa::path(get, path = "/volumes", tag = "volumes",
     responses((status = 200, body = Vec<api::Volume>)))]
 pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<api::Volume>>> {
-    context.engine(all).await.map(Json)
+    context.json(all).await
 }
 
 fn all(context: &Context) -> Answer<Vec<api::Volume>> {
-    let mut described = Vec::new();
-    for volume in context.volumes() {
-        if volume.share().is_some() {
-            continue;
-        }
-        match context.describe(&volume) {
-            Ok(volume) => described.push(volume),
-            // Deleted since it was listed.
-            Err(refusal) if refusal.0.problem_kind() == Some(ProblemKind::NotFound) => {}
-            Err(refusal) => return Err(refusal),
-        }
-    }
-    Ok(described)
+    let volumes = context.volumes();
+    let disks = volumes.iter().filter(|volume| volume.share().is_none());
+    still_there(disks.map(|volume| context.describe(volume)))
+}
+
+/// All but those that were deleted since they were listed.
+pub(super) fn still_there<T>(described: impl Iterator<Item = Answer<T>>) -> Answer<Vec<T>> {
+    let is_gone = |refusal: &Refusal| refusal.0.problem_kind() == Some(ProblemKind::NotFound);
+    described.filter(|one| !one.as_ref().is_err_and(is_gone)).collect()
 }
 
 /// Creates a volume.
@@ -68,8 +64,8 @@ pub(super) async fn create(
         .engine(move |context| {
             context.check_new_name(&body.name)?;
             let spec = spec(context, body)?;
-            let mut described = context.describe(&*context.pool().create_volume(&spec)?)?;
-            described.warning = context.fill().over_promised();
+            let mut described = context.describe(&*context.pool.create_volume(&spec)?)?;
+            described.warning = context.fill.over_promised();
             Ok(described)
         })
         .await?;
@@ -118,7 +114,7 @@ fn automatic(context: &Context, body: &CreateVolume) -> Answer<Architecture> {
         dirty_share: body
             .cache_dirty_percent
             .map_or(DIRTY_SHARE_DEFAULT, |percent| f64::from(percent) / 100.0),
-        memory_bytes: context.pool().memory_bytes(),
+        memory_bytes: context.pool.memory_bytes(),
     };
     model::choose(context, like, decided)
 }
@@ -138,7 +134,7 @@ fn automatic_again(context: &Context, name: &str, body: &ChangeVolume) -> Answer
             None => info.cache.map_or(0, |cache| cache.setting.bytes),
         }),
         dirty_share: percent.map_or(DIRTY_SHARE_DEFAULT, |percent| f64::from(percent) / 100.0),
-        memory_bytes: context.pool().memory_bytes(),
+        memory_bytes: context.pool.memory_bytes(),
     };
     model::choose(context, name, decided)
 }
@@ -191,14 +187,13 @@ pub(super) async fn show(
     Named(name): Named<String>,
 ) -> Answer<Json<api::Volume>> {
     context
-        .engine(move |context| {
+        .json(move |context| {
             let volume = context.volume(&name)?;
             // Copies that cannot be counted now are left out; all else is told.
             let copies = volume.copies().ok().flatten().map(convert::copies);
             Ok(api::Volume { copies, ..context.describe(&volume)? })
         })
         .await
-        .map(Json)
 }
 
 /// Shows what a volume's space is for: live, history by age, what holds it, growth.
@@ -209,7 +204,7 @@ pub(super) async fn space(
     Named(name): Named<String>,
 ) -> Answer<Json<api::VolumeSpace>> {
     context
-        .engine(move |context| {
+        .json(move |context| {
             let volume = context.volume(&name)?;
             let growth = (volume.growth(), volume.history_growth());
             let mut space = convert::space(volume.space_told()?, growth, volume.limit_lasts_ns()?);
@@ -222,7 +217,6 @@ pub(super) async fn space(
             Ok(space)
         })
         .await
-        .map(Json)
 }
 
 /// Changes the settings or the size of a volume.
@@ -239,7 +233,7 @@ pub(super) async fn change(
     Body(body): Body<ChangeVolume>,
 ) -> Answer<Json<api::Volume>> {
     some_change(&body)?;
-    context.engine(move |context| apply(context, &name, &body, query.force)).await.map(Json)
+    context.json(move |context| apply(context, &name, &body, query.force)).await
 }
 
 /// An operator may make a volume larger; all else is an admin's, and not everything is taken from
@@ -297,7 +291,7 @@ fn apply(context: &Context, name: &str, body: &ChangeVolume, force: bool) -> Ans
     }
     let mut described = context.describe(&volume)?;
     if described.size > size_before {
-        described.warning = context.fill().over_promised();
+        described.warning = context.fill.over_promised();
     }
     Ok(described)
 }

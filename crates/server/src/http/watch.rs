@@ -1,6 +1,6 @@
 //! Watches over what is written over on volumes.
 
-use api::{SetWatch, Watch, WatchAlarm};
+use api::{SetWatch, Time, Watch, WatchAlarm};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -9,27 +9,26 @@ use volume::{Alarm, Volume};
 use super::answer::Answer;
 use super::ask::{Body, Named};
 use super::context::Context;
-use super::convert;
 
 fn alarm(alarm: Alarm) -> WatchAlarm {
     WatchAlarm {
-        given: convert::time(alarm.given),
+        given: Time(alarm.given),
         kind: alarm.kind.name().to_owned(),
         bytes: alarm.bytes,
         mark: alarm.mark,
         seq: alarm.at.seq.0,
-        time: convert::time(alarm.at.time),
+        time: Time(alarm.at.time),
         held: alarm.is_held,
     }
 }
 
 fn shown(context: &Context, volume: &Volume) -> Answer<Json<Watch>> {
     let info = volume.watch().ok_or_else(|| volume.unwatched())?;
-    let told = context.watching().told(volume.id());
+    let told = context.watching.told(volume.id());
     let found = told.map(|(_, found)| found).unwrap_or_default();
     Ok(Json(Watch {
         sensitivity: api::SensitivityName(info.sensitivity),
-        looked: told.map(|(looked, _)| convert::time(looked)),
+        looked: told.map(|(looked, _)| Time(looked)),
         written_over_bytes: found.written_over,
         scrambled_bytes: found.scrambled,
         wiped_bytes: found.wiped,

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use volume::{WriteOp, Written};
+use volume::Written;
 use wire::iscsi::frame::{Frame, Pdu, PduError};
 use wire::iscsi::limits::DATA_SEGMENT_BYTES_MAX;
 use wire::iscsi::{
@@ -40,15 +40,8 @@ const IMMEDIATE_MAX: usize = 8;
 /// The outcome of a turn.
 pub(super) struct Turned {
     pub(super) has_moved: bool,
-    pub(super) then: Then,
-}
-
-/// The next thing to do.
-pub(super) enum Then {
-    /// More bytes, or the end of a job, or the initiator that takes its answers.
-    Wait,
     /// The end of the connection, as what came cannot be told apart.
-    Garbage(PduError),
+    pub(super) garbage: Option<PduError>,
 }
 
 /// Whether a PDU is done with; if not, nothing can be done with it now.
@@ -115,19 +108,19 @@ pub(super) fn execute(
 ) -> Turned {
     let unread = input.unread();
     if unread.is_empty() || core.logout.is_some() {
-        return Turned { has_moved: false, then: Then::Wait };
+        return Turned { has_moved: false, garbage: None };
     }
     core.turns += 1;
     core.look_at_thresholds();
     let mut group = Group::within(std::mem::take(memory));
     let mut at = 0;
-    let mut then = Then::Wait;
+    let mut garbage = None;
     while !core.sender.is_full() && core.stopped.is_none() && core.logout.is_none() {
         match core.pdu(&unread[at..], &mut group) {
             Ok(0) => break,
             Ok(count) => at += count,
             Err(error) => {
-                then = Then::Garbage(error);
+                garbage = Some(error);
                 break;
             }
         }
@@ -136,11 +129,7 @@ pub(super) fn execute(
     core.show_seen();
     core.tally.turns += u64::from(at > 0);
     if let Some((done, lacks)) = core.stopped.take() {
-        let place = |op: &WriteOp<'_>| match op {
-            WriteOp::Data { bytes, .. } => Some(input.place_of(bytes)),
-            WriteOp::Zero { .. } => None,
-        };
-        let writes = group.requests().iter().copied().zip(group.ops().iter().map(place)).collect();
+        let writes = group.places(input);
         let export = core.export(lun_of(&group));
         *memory = group.into_memory();
         input.consume(at);
@@ -156,7 +145,7 @@ pub(super) fn execute(
         input.consume(at);
     }
     core.flush();
-    Turned { has_moved: at > 0 || !matches!(then, Then::Wait), then }
+    Turned { has_moved: at > 0 || garbage.is_some(), garbage }
 }
 
 /// The unit that a group of writes is of.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use wire::iscsi::LoginStatus;
+
+use crate::prometheus::tell_each;
 
 /// Why logins are refused, as they are counted.
 const REASONS: [&str; 5] = ["authentication", "authorization", "not-found", "unavailable", "other"];
@@ -37,16 +38,10 @@ pub(crate) struct RefusalCollector(pub(super) Arc<Refusals>);
 
 impl Collector for RefusalCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut family = encoder.encode_descriptor(
-            "hindsight_iscsi_logins_refused",
-            "Logins that were refused",
-            None,
-            MetricType::Counter,
-        )?;
-        for (reason, count) in REASONS.iter().zip(&self.0.0) {
-            let count = ConstCounter::new(count.load(Ordering::Relaxed));
-            count.encode(family.encode_family(&[("reason", *reason)])?)?;
-        }
-        Ok(())
+        let counts = REASONS.iter().zip(&self.0.0).map(|(reason, count)| {
+            ([("reason", *reason)], ConstCounter::new(count.load(Ordering::Relaxed)))
+        });
+        let told = ("hindsight_iscsi_logins_refused", "Logins that were refused");
+        tell_each(&mut encoder, told, counts)
     }
 }

@@ -34,7 +34,7 @@ use wire::scsi::{Code, Identity, Lun, Sense, SenseKey};
 use super::IscsiContext;
 use super::asked::Write;
 use super::disks::{Bell, Bells, Disk, Disks};
-use super::execute::{self, Then};
+use super::execute;
 use super::login::Login;
 use super::reservations::Port;
 use super::sender::Sender;
@@ -428,10 +428,7 @@ impl Session {
             }
             Left::Write(_) => {}
         }
-        core.jobs.ended(&report);
-        if let Some(took) = report.latency {
-            core.context.counters.latencies.observe(&report.counts, took, 1);
-        }
+        core.jobs.answered(&report);
         if !report.is_whole {
             tracing::error!(client = self.client, "a command broke off: see the panic");
             self.die();
@@ -445,12 +442,9 @@ impl Session {
     /// Carries out what is received; whether anything was.
     fn turn(&mut self) -> bool {
         let turned = execute::execute(&mut self.core, &mut self.input, &mut self.group);
-        match turned.then {
-            Then::Wait => {}
-            Then::Garbage(error) => {
-                tracing::warn!(client = self.client, %error, "disconnected");
-                self.die();
-            }
+        if let Some(error) = turned.garbage {
+            tracing::warn!(client = self.client, %error, "disconnected");
+            self.die();
         }
         if self.core.log_out() {
             // One that was asked to will be back.

@@ -19,8 +19,8 @@ use crate::Attachments;
 use crate::buffers::{Purpose, Taker};
 use crate::meters::VolumeMeter;
 use crate::serving::{
-    Asked, Counts, Export, Group, INLINE_PAYLOAD_BYTES_MAX, Input, Jobs, Kind, Output, Replies,
-    Tally, What, Writing,
+    Asked, Counts, Export, Group, INLINE_PAYLOAD_BYTES_MAX, Jobs, Kind, Output, Replies, Tally,
+    What, Writing,
 };
 use crate::taps::Taps;
 use crate::who::{AccessConfig, Caller};
@@ -144,7 +144,7 @@ pub(super) fn execute(session: &mut Session) -> Turned {
     }
     let has_moved = at > 0 || !matches!(then, Then::Wait);
     turn.tally.turns += u64::from(has_moved);
-    let stopped = turn.stopped.map(|stopped| (stopped, places(&group, &session.input)));
+    let stopped = turn.stopped.map(|stopped| (stopped, group.places(&session.input)));
     if session.context.buffers.is_pool() {
         session.group = group.into_memory();
     }
@@ -157,15 +157,6 @@ pub(super) fn execute(session: &mut Session) -> Turned {
         session.jobs.write(0, writing);
     }
     turned
-}
-
-/// The requests of a group, with where their payloads are.
-fn places(group: &Group<'_, WriteRequest>, input: &Input) -> Vec<(WriteRequest, Option<usize>)> {
-    let place = |op: &WriteOp<'_>| match op {
-        WriteOp::Data { bytes, .. } => Some(input.place_of(bytes)),
-        WriteOp::Zero { .. } => None,
-    };
-    group.requests().iter().copied().zip(group.ops().iter().map(place)).collect()
 }
 
 /// Moves what is here already of a payload into its own buffer.

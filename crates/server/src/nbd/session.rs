@@ -215,10 +215,7 @@ impl Session {
             }
             Left::Write(_) => {}
         }
-        self.jobs.ended(&report);
-        if let Some(took) = report.latency {
-            self.context.counters.latencies.observe(&report.counts, took, 1);
-        }
+        self.jobs.answered(&report);
         if !report.is_whole {
             tracing::error!(client = self.client, "a request broke off: see the panic");
             self.die();

@@ -225,10 +225,7 @@ impl Session {
     fn job_ended(&mut self, report: JobReport<NoWrite>) {
         self.tally.errors += report.errors;
         self.tally.job_took(report.time);
-        self.jobs.ended(&report);
-        if let Some(took) = report.latency {
-            self.context.counters.latencies.observe(&report.counts, took, 1);
-        }
+        self.jobs.answered(&report);
         if !report.is_whole {
             tracing::error!(client = self.client, "a call broke off: see the panic");
             return self.die();

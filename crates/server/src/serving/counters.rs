@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::latency::{Counts, Latencies};
+use crate::prometheus::{tell, tell_each};
 
 /// Counters since the server started.
 #[derive(Debug, Default)]
@@ -146,33 +146,23 @@ impl Collector for Collected {
         for (name, help, counter) in rising {
             let name = format!("hindsight_{front_end}_{name}");
             let counter = ConstCounter::new(counter.load(Ordering::Relaxed));
-            counter.encode(encoder.encode_descriptor(
-                &name,
-                help,
-                None,
-                counter.metric_type(),
-            )?)?;
+            tell(&mut encoder, (&name, help), counter)?;
         }
         counters.latencies.encode(front_end, &mut encoder)?;
         let name = format!("hindsight_{front_end}_stage_seconds");
-        let mut stages = encoder.encode_descriptor(
-            &name,
-            "Time in the stages of requests, of all threads together",
-            None,
-            MetricType::Counter,
-        )?;
-        for (stage, spent) in STAGES.iter().zip(&counters.stages_ns) {
+        let stages = STAGES.iter().zip(&counters.stages_ns).map(|(stage, spent)| {
             let spent = ConstCounter::new(spent.load(Ordering::Relaxed) as f64 / 1e9);
-            spent.encode(stages.encode_family(&[("stage", *stage)])?)?;
-        }
+            ([("stage", *stage)], spent)
+        });
+        let help = "Time in the stages of requests, of all threads together";
+        tell_each(&mut encoder, (&name, help), stages)?;
         for (name, help, gauge) in [
             ("connections_open", "Connections that are open", &counters.connections_open),
             ("jobs_in_flight", "Jobs that have not ended", &counters.jobs_in_flight),
             ("writes_waiting", "Writes that wait for room", &counters.writes_waiting),
         ] {
             let name = format!("hindsight_{front_end}_{name}");
-            let gauge = ConstGauge::new(gauge.load(Ordering::Relaxed));
-            gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
+            tell(&mut encoder, (&name, help), ConstGauge::new(gauge.load(Ordering::Relaxed)))?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use block::emptied;
 use volume::WriteOp;
 
+use super::Input;
 use super::asked::Asked;
 
 /// Most writes of one group.
@@ -61,6 +62,15 @@ impl<'b, R: Asked> Group<'b, R> {
         let shares =
             |r: &R| r.offset() < end && offset < r.offset().saturating_add(r.length_bytes());
         self.requests.iter().any(shares)
+    }
+
+    /// The requests, with where in the receive buffer their payloads are.
+    pub(crate) fn places(&self, input: &Input) -> Vec<(R, Option<usize>)> {
+        let place = |op: &WriteOp<'_>| match op {
+            WriteOp::Data { bytes, .. } => Some(input.place_of(bytes)),
+            WriteOp::Zero { .. } => None,
+        };
+        self.requests.iter().copied().zip(self.ops.iter().map(place)).collect()
     }
 
     /// The writes to be made.

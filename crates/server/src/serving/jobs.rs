@@ -71,11 +71,11 @@ pub(crate) struct JobReport<R: Asked> {
     /// How long it took.
     pub(crate) time: Duration,
     /// The requests that it answers.
-    pub(crate) counts: Counts,
+    counts: Counts,
     /// When it began, and as what it went on, the first of them.
     began: Option<Instant>,
     /// How long its requests took, waits for room included; `None` if it never began.
-    pub(crate) latency: Option<Duration>,
+    latency: Option<Duration>,
     /// Whether it came to its end; otherwise it panicked.
     pub(crate) is_whole: bool,
 }
@@ -122,8 +122,7 @@ pub(crate) struct Jobs<R: Asked> {
     events: UnboundedSender<Event<R>>,
     limits: Limits,
     counters: Arc<Counters>,
-    changing: Arc<Semaphore>,
-    resizing: Arc<Semaphore>,
+    threads: Threads,
     patient: Arc<Semaphore>,
     given_up: watch::Sender<GivenUp>,
     in_flight: usize,
@@ -142,8 +141,7 @@ impl<R: Asked> Jobs<R> {
             events,
             limits: serving.limits,
             counters: Arc::clone(&serving.counters),
-            changing: Arc::clone(&threads.changing),
-            resizing: Arc::clone(&threads.resizing),
+            threads: threads.clone(),
             patient: Arc::clone(&serving.room.0),
             given_up: watch::Sender::new(GivenUp::Nothing),
             in_flight: 0,
@@ -249,6 +247,14 @@ impl<R: Asked> Jobs<R> {
         });
     }
 
+    /// Accounts for a job that ended, and whose requests are answered.
+    pub(crate) fn answered(&mut self, report: &JobReport<R>) {
+        self.ended(report);
+        if let Some(took) = report.latency {
+            self.counters.latencies.observe(&report.counts, took, 1);
+        }
+    }
+
     /// Accounts for a job that ended.
     pub(crate) fn ended(&mut self, report: &JobReport<R>) {
         assert!(self.in_flight > 0, "a job ends once");
@@ -302,9 +308,9 @@ impl<R: Asked> Jobs<R> {
         let work: Work<R> = Box::new(work);
         let (threads, end) = match kind {
             Kind::Look => return run_on_thread(ticket, None, work),
-            Kind::Change => (&self.changing, GivenUp::All),
+            Kind::Change => (&self.threads.changing, GivenUp::All),
             Kind::Patient => (&self.patient, GivenUp::Waits),
-            Kind::Resize => (&self.resizing, GivenUp::All),
+            Kind::Resize => (&self.threads.resizing, GivenUp::All),
         };
         let threads = Arc::clone(threads);
         let right = Arc::clone(&threads).try_acquire_owned();

@@ -7,6 +7,7 @@
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::ops::Deref;
 use std::os::unix::net::UnixListener;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,10 +31,8 @@ use crate::admission::{Admission, Admitted};
 /// How long to wait after an accept that failed for want of files or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A protocol: what is done with a connection.
-pub trait FrontEnd: Send + Sync + 'static {
-    /// The state that its connections share.
-    fn serving(&self) -> &Serving;
+/// A protocol: what is done with a connection. It reads as the state that its connections share.
+pub trait FrontEnd: Deref<Target = Serving> + Send + Sync + 'static {
     /// Serves a connection until it is over.
     fn serve(self: Arc<Self>, given: Given) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
@@ -192,7 +191,7 @@ async fn accept(
     mut stopped: watch::Receiver<bool>,
 ) {
     let mut next_lane = 0;
-    let Serving { limits, counters, .. } = front_end.serving();
+    let Serving { limits, counters, .. } = &**front_end;
     let admission = Admission::new(limits.connections_max);
     loop {
         let accepted = tokio::select! {

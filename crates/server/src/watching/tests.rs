@@ -13,6 +13,7 @@ use super::{
     Due, Floors, Found, LEAST_BYTES, LOOKS_MAX, PLAIN_BITS, QUIET_LOOKS, RANDOM_BITS, Watching,
     bits_a_byte, found_between, note,
 };
+use crate::worker::Stop;
 
 const FLOORS: Floors = Floors { scrambled: 8 << 20, wiped: 16 << 20 };
 
@@ -145,26 +146,26 @@ fn encrypting_a_volume_gives_an_alarm_whose_mark_holds_what_was() {
     let watching = Watching::default();
     // Nothing is looked at that nobody wants watched.
     put(&volume, 0, 32, noise);
-    (0..3).for_each(|_| watching.look(&pool));
+    (0..3).for_each(|_| watching.look(&pool, &Stop::default()));
     assert_eq!((watching.told(volume.id()), marks(&volume)), (None, vec![]));
     put(&volume, 0, 32, text);
 
     volume.set_watch(Some(Sensitivity::Normal)).expect("set");
-    watching.look(&pool);
+    watching.look(&pool, &Stop::default());
     // A place that held nothing held no data, and text for text is no cause.
     put(&volume, 32, 8, noise);
     put(&volume, 8, 8, |at| text(at + 3));
-    watching.look(&pool);
+    watching.look(&pool, &Stop::default());
     let (_, found) = watching.told(volume.id()).expect("looked");
     assert_eq!((found.scrambled, found.wiped), (0, 0));
     assert!((7 << 20..=9 << 20).contains(&found.written_over), "{found:?}");
 
     let good = volume.resolve(&Moment::Latest).expect("told").seq;
     put(&volume, 0, 4, noise);
-    watching.look(&pool);
+    watching.look(&pool, &Stop::default());
     assert_eq!(marks(&volume), [""; 0], "4 of 40 MiB are not enough");
     put(&volume, 4, 4, noise);
-    watching.look(&pool);
+    watching.look(&pool, &Stop::default());
     let alarms = volume.watch().expect("watched").alarms;
     let [alarm] = &alarms[..] else { panic!("{alarms:?}") };
     assert_eq!((alarm.kind, alarm.at.seq, alarm.is_held), (AlarmKind::Scrambled, good, true));
@@ -178,35 +179,35 @@ fn encrypting_a_volume_gives_an_alarm_whose_mark_holds_what_was() {
 
     // Going on gives no other, nor does another episode within the hour.
     put(&volume, 16, 16, noise);
-    watching.look(&pool);
+    watching.look(&pool, &Stop::default());
     assert_eq!(marks(&volume).len(), 1);
-    (0..=QUIET_LOOKS).for_each(|_| watching.look(&pool));
+    (0..=QUIET_LOOKS).for_each(|_| watching.look(&pool, &Stop::default()));
     put(&volume, 0, 16, text);
-    watching.look(&pool);
+    watching.look(&pool, &Stop::default());
     put(&volume, 0, 16, noise);
-    watching.look(&pool);
+    watching.look(&pool, &Stop::default());
     assert_eq!(marks(&volume).len(), 1);
 
     // A deleted mark lets go; the alarm stays told as long as the volume is watched, and the next
     // one may come at once.
     volume.delete_mark(&alarm.mark).expect("deleted");
     assert!(!volume.watch().expect("watched").alarms[0].is_held);
-    (0..=QUIET_LOOKS).for_each(|_| watching.look(&pool));
+    (0..=QUIET_LOOKS).for_each(|_| watching.look(&pool, &Stop::default()));
     put(&volume, 0, 16, text);
-    watching.look(&pool);
+    watching.look(&pool, &Stop::default());
     put(&volume, 0, 16, noise);
-    watching.look(&pool);
+    watching.look(&pool, &Stop::default());
     let alarms = volume.watch().expect("watched").alarms;
     assert_eq!(alarms.iter().map(|alarm| alarm.is_held).collect::<Vec<_>>(), [false, true]);
     volume.delete_mark(&alarms[1].mark).expect("deleted");
     volume.set_watch(None).expect("set");
-    watching.look(&pool);
+    watching.look(&pool, &Stop::default());
     assert_eq!((volume.watch(), watching.told(volume.id())), (None, None));
     // Nothing of it keeps a volume from being deleted, nor a pool from being closed.
     volume.set_watch(Some(Sensitivity::Low)).expect("set");
-    watching.look(&pool);
+    watching.look(&pool, &Stop::default());
     pool.delete_volume("v").expect("deleted");
-    watching.look(&pool);
+    watching.look(&pool, &Stop::default());
     assert_eq!(watching.told(volume.id()), None);
 }
 
@@ -215,21 +216,21 @@ fn wiping_a_quarter_gives_an_alarm_and_reverts_give_none() {
     let (pool, volume) = stage();
     volume.set_watch(Some(Sensitivity::Normal)).expect("set");
     let watching = Watching::default();
-    watching.look(&pool);
+    watching.look(&pool, &Stop::default());
     let before = volume.resolve(&Moment::Latest).expect("told");
     put(&volume, 0, 4, |_| 0);
     let trim = WriteOp::Zero { offset: 4 << 20, length_bytes: 2 << 20 };
     volume.write_batch(&[trim]).expect("trimmed");
-    watching.look(&pool);
+    watching.look(&pool, &Stop::default());
     let (_, found) = watching.told(volume.id()).expect("looked");
     assert!((5 << 20..=7 << 20).contains(&found.wiped), "{found:?}");
     volume.revert(&Moment::Seq(before.seq), false).expect("reverted");
-    watching.look(&pool);
+    watching.look(&pool, &Stop::default());
     assert_eq!(marks(&volume), [""; 0]);
     // The volume as it was, and then a quarter at once.
     let trim = WriteOp::Zero { offset: 8 << 20, length_bytes: 12 << 20 };
     volume.write_batch(&[trim]).expect("trimmed");
-    watching.look(&pool);
+    watching.look(&pool, &Stop::default());
     let alarms = volume.watch().expect("watched").alarms;
     assert_eq!(alarms.iter().map(|alarm| alarm.kind).collect::<Vec<_>>(), [AlarmKind::Wiped]);
 }
@@ -296,11 +297,11 @@ fn a_part_that_is_wiped_is_one_of_what_the_volume_held_before() {
     let (pool, volume) = stage();
     volume.set_watch(Some(Sensitivity::Normal)).expect("set");
     let watching = Watching::default();
-    watching.look(&pool);
+    watching.look(&pool, &Stop::default());
     // 7 of 32 MiB are less than a quarter of them, and more than one of what is left.
     let trim = |offset: u64, length_bytes: u64| {
         volume.write_batch(&[WriteOp::Zero { offset, length_bytes }]).expect("trimmed");
-        watching.look(&pool);
+        watching.look(&pool, &Stop::default());
     };
     trim(0, 7 << 20);
     assert_eq!(marks(&volume), [""; 0]);

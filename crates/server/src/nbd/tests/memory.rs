@@ -161,6 +161,20 @@ impl Exports for MemoryExports {
         self.made.lock().clone()
     }
 
+    fn target(&self, name: &str) -> Option<TargetInfo> {
+        self.targets().into_iter().find(|target| target.name == name)
+    }
+
+    fn targets_after(&self, name: &str, limit: usize) -> Vec<(String, Access)> {
+        let presents = self.presents();
+        let presents = presents.iter().map(|export| (export.name().to_owned(), export.access()));
+        let made = self.targets().into_iter().map(|made| (made.name, made.access));
+        let mut all: Vec<_> = made.chain(presents).filter(|(other, _)| &**other > name).collect();
+        all.sort_by(|(one, _), (other, _)| one.cmp(other));
+        all.truncate(limit);
+        all
+    }
+
     fn list(&self, limit: usize) -> Vec<Listed> {
         ["disk", "disk@past"]
             .iter()
