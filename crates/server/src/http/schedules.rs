@@ -108,7 +108,7 @@ impl Of<'_> {
         Ok(api::Schedule { dry_run, goes, would, ..convert::schedule(self, info) })
     }
 
-    /// What would be pruned, with its time.
+    /// A capture that would be pruned, with its time.
     fn prunes(&self, goes: &volume::Explained) -> Would {
         let target = self.captured(goes.number);
         let text = format!("{target} of {} would be pruned: no rule keeps it", goes.time);

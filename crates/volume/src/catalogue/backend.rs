@@ -99,7 +99,7 @@ impl CatalogueMedia {
         write_superblock(&*self.device, &state.superblock)
     }
 
-    /// Changes the superblock, durably and in both pairs of copies: none is left without the change.
+    /// Changes the superblock, durably and in both pairs of copies, so that none lacks the change.
     ///
     /// # Errors
     /// The device's.

@@ -530,7 +530,8 @@ impl Opening {
                 continue;
             }
             let text = format!(
-                "block {number} of {} (seq {}, {}): checksum {:#010x} expected, {found:#010x} found",
+                "block {number} of {} (seq {}, {}): checksum {:#010x} expected, {found:#010x} \
+                 found",
                 self.volume, slot.seq, slot.location, slot.crc
             );
             return Err(Error::new(ErrorKind::Corrupt, text).with_hint(WHERE_IT_WAS_GOOD));

@@ -38,8 +38,8 @@ impl Volume {
         self.change(&VolumeChange { size_bytes: Some(size_bytes), ..VolumeChange::default() })
     }
 
-    /// Changes the size, and settings in the same commit. What a smaller one cuts off stays in the
-    /// past, also where that would not be retained.
+    /// Changes the size, and settings in the same commit. The moment before a shrink is retained,
+    /// whatever the granularity: it has the bytes that are cut off.
     pub(crate) fn resize_and(&self, size_bytes: u64, change: &VolumeChange) -> Result<()> {
         let before = self.present().size_bytes;
         if size_bytes < before && !change.never_smaller {
