@@ -601,6 +601,12 @@ impl Log {
         self.state.lock().last_time
     }
 
+    /// The time so long ago, as its writes have it.
+    pub fn time_ago(&self, span_ns: u64) -> WallTime {
+        let mut state = self.state.lock();
+        self.store.time_ago(state.last_time, &mut state.behind, span_ns)
+    }
+
     /// The open segment's number.
     pub fn open_segment(&self) -> Option<u64> {
         self.state.lock().open.as_ref().map(|s| s.number)

@@ -344,6 +344,16 @@ impl Store {
         let goes_on = time.as_nanos().saturating_add(passed_ns - passed_ns / SLEW);
         WallTime::from_nanos(goes_on.max(last.as_nanos() + 1))
     }
+
+    /// The time that was recorded so long ago, as [`Store::time_after`] does it: while the clock is
+    /// behind, time goes on from `last` also where nothing is recorded.
+    pub fn time_ago(&self, last: WallTime, behind: &mut Option<Behind>, span_ns: u64) -> WallTime {
+        let now = self.time_after(last, behind);
+        let slow_ns = behind.map_or(0, |behind| {
+            span_ns.min(self.clock.monotonic_ns().saturating_sub(behind.since_ns))
+        });
+        WallTime::from_nanos(now.as_nanos().saturating_sub(span_ns - slow_ns / SLEW))
+    }
 }
 
 impl Epoch {

@@ -101,9 +101,7 @@ impl Moments {
     fn time_of(&self, moment: &Moment) -> Option<WallTime> {
         match moment {
             Moment::At(time) => Some(*time),
-            Moment::Ago(span) => {
-                Some(WallTime::from_nanos(self.now().as_nanos().saturating_sub(span.0)))
-            }
+            Moment::Ago(span) => Some(self.time_ago(*span)),
             Moment::Latest | Moment::Seq(_) | Moment::Version(_) | Moment::Mark(_) => None,
         }
     }

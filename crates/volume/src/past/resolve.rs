@@ -64,11 +64,7 @@ impl Stream {
                 Ok(Resolved { exact: found.seq == *seq, ..found })
             }
             Moment::At(time) => self.resolve_time(*time, &record, latest, pins),
-            Moment::Ago(span) => {
-                let now = self.now().as_nanos();
-                let time = WallTime::from_nanos(now.saturating_sub(span.0));
-                self.resolve_time(time, &record, latest, pins)
-            }
+            Moment::Ago(span) => self.resolve_time(self.time_ago(*span), &record, latest, pins),
         }
     }
 

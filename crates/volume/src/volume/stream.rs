@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use env::{Rank, RankedRwLock};
 use history::{Log, TimeIndex, Timeline};
-use units::{Seq, WallTime};
+use units::{Seq, Span, WallTime};
 
 use crate::Result;
 use crate::jobs::passes::{Pending, Reclamation};
@@ -146,6 +146,16 @@ impl Stream {
     pub fn now(&self) -> WallTime {
         let last = self.log.last_time().max(self.cache.last_time());
         self.core.machine.clock.wall().max(last)
+    }
+
+    /// The time in the history that was so long ago, and no later than now. A clock that was set
+    /// back is no time that passed.
+    pub(crate) fn time_ago(&self, span: Span) -> WallTime {
+        let ago = match self.cache.last_time() > self.log.last_time() {
+            true => self.cache.time_ago(&self.core.store, span.0),
+            false => self.log.time_ago(span.0),
+        };
+        ago.min(self.now())
     }
 
     /// By how much the time of the last write is ahead of the clock, in nanoseconds.

@@ -17,7 +17,7 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use env::{HeldRange, Ranges, Rank, RankedGuard, RankedMutex};
-use history::{Behind, BlockOp, FastSet, Stance};
+use history::{Behind, BlockOp, FastSet, Stance, Store};
 use parking_lot::Condvar;
 use units::{BLOCK_BYTES, Seq, WallTime};
 
@@ -385,6 +385,12 @@ impl Cache {
     /// Time of the last write that was taken.
     pub fn last_time(&self) -> WallTime {
         self.state.lock().last_time
+    }
+
+    /// The time so long ago, as its writes have it.
+    pub fn time_ago(&self, store: &Store, span_ns: u64) -> WallTime {
+        let mut state = self.state.lock();
+        store.time_ago(state.last_time, &mut state.behind, span_ns)
     }
 
     /// How many versions are to be destaged in the background: those beyond `keep` sixteenths of

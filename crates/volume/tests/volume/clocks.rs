@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use env::Clock as _;
 use hindsight_volume::{Architecture, CacheChange, ErrorKind, Granularity, Volume, VolumeChange};
-use units::{Moment, Seq, WallTime};
+use units::{Moment, Seq, Span, WallTime};
 
 use crate::base::{past, put};
 use crate::settling::{DAY_NS, MIB, Rig, SECOND_NS};
@@ -152,6 +152,36 @@ fn intervals_stay_as_long_as_they_are_after_the_clock_went_ahead_and_back() {
             volume.flush().expect("flushed");
         }
         assert_eq!(ahead(&volume), 0);
+    }
+}
+
+#[test]
+fn so_long_ago_is_counted_from_now_also_while_the_clock_is_behind() {
+    for cache_bytes in [0, MIB] {
+        let rig = Rig::new();
+        let volume = rig.make(Architecture::Logging, Granularity::EveryWrite, DAY_NS, 4 * MIB);
+        let cache = CacheChange { bytes: Some(cache_bytes), dirty_percent: None };
+        volume.change(&VolumeChange { cache, ..VolumeChange::default() }).expect("changed");
+        let before = put(&volume, 0, 1, 1);
+        rig.rest(60);
+        set_wall(&rig, |now| now - HOUR_NS);
+        let mut last = [before; 2];
+        for (seq, byte) in last.iter_mut().zip(2..) {
+            *seq = put(&volume, 0, byte, 1);
+            rig.rest(10);
+        }
+        rig.rest(10);
+        volume.flush().expect("flushed");
+        let ago = |seconds| {
+            let moment = Moment::Ago(Span(seconds * SECOND_NS));
+            volume.resolve(&moment).unwrap_or_else(|e| panic!("{seconds} s: {e}")).seq
+        };
+        // Written 30 and 20 s ago; the one before, 90 s.
+        for (seconds, expected) in
+            [(1, last[1]), (19, last[1]), (22, last[0]), (29, last[0]), (33, before), (80, before)]
+        {
+            assert_eq!(ago(seconds), expected, "{seconds} s ago, a cache of {cache_bytes}");
+        }
     }
 }
 
