@@ -93,9 +93,10 @@ impl HttpServer {
         // Listeners belong to a runtime.
         let entered = runtime.enter();
         let (mut files, mut listeners) = (Vec::new(), Vec::new());
+        let failed = |source| StartError::Listen { address: "HTTP".to_owned(), source };
         if let Some(unix) = bound.unix {
             files.push(unix.file);
-            let listener = UnixListener::from_std(unix.listener).map_err(StartError::Thread)?;
+            let listener = UnixListener::from_std(unix.listener).map_err(failed)?;
             listeners.push((Listener::Unix(listener), router(guard(Door::Unix))));
         }
         for listener in bound.tcp {
@@ -103,7 +104,7 @@ impl HttpServer {
                 Ok(address) if is_loopback(address.ip()) => Door::Loopback,
                 _ => Door::Open,
             };
-            let listener = TcpListener::from_std(listener).map_err(StartError::Thread)?;
+            let listener = TcpListener::from_std(listener).map_err(failed)?;
             listeners.push((Listener::Tcp(listener), router(guard(door))));
         }
         drop(entered);

@@ -107,7 +107,10 @@ impl CatalogueMedia {
         let mut state = self.state.lock();
         let mut superblock = state.superblock.clone();
         change(&mut superblock);
-        write_superblock_twice(&*self.device, &mut superblock)?;
+        let written = write_superblock_twice(&*self.device, &mut superblock);
+        // A part of a failed one may be there: its generation is not given out again.
+        state.superblock.generation = superblock.generation;
+        written?;
         state.superblock = superblock;
         Ok(())
     }

@@ -278,10 +278,8 @@ impl Groups {
         };
         let mut left = if dry_run { 0 } else { doomed.len() as u64 };
         while left > 0 {
-            let (count, more) = self.prune_group(group.id)?;
-            self.with_schedule(group.id, |s| {
-                s.pruned(Ok((count, more)), &*self.core.machine.clock)
-            });
+            let (count, _) = self.prune_group(group.id)?;
+            self.with_schedule(group.id, |s| s.pruned_by_hand(count));
             left = if count == 0 { 0 } else { left.saturating_sub(count) };
         }
         Ok(doomed)

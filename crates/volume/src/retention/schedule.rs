@@ -148,6 +148,11 @@ impl Schedule {
         }
     }
 
+    /// So many were pruned by hand: a capture meanwhile may want more of it.
+    pub(crate) fn pruned_by_hand(&mut self, count: u64) {
+        self.pruned += count;
+    }
+
     fn failed(&mut self, error: &Error, clock: &dyn Clock) {
         self.failures += 1;
         self.error = Some(error.to_string());

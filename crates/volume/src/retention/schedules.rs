@@ -201,8 +201,10 @@ impl Retention {
         let doomed = doomed(self.pins().lock().scheduled(id), &keep, usize::MAX);
         let mut left = if dry_run { 0 } else { doomed.len() as u64 };
         while left > 0 {
-            let (count, more) = self.prune()?;
-            self.note_pruned(Ok((count, more)));
+            let (count, _) = self.prune()?;
+            if let Some(schedule) = self.schedule.lock().as_mut() {
+                schedule.pruned_by_hand(count);
+            }
             left = if count == 0 { 0 } else { left.saturating_sub(count) };
         }
         Ok(doomed)
