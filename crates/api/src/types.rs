@@ -447,7 +447,8 @@ pub struct Event {
     pub seq: u64,
     /// Its time.
     pub time: Time,
-    /// `created`, `cloned`, `version`, `mark`, `revert`, `resize` or `proof`.
+    /// `created`, `cloned`, `version`, `mark`, `revert`, `resize`, `proof` or
+    /// `kept`: the moment before a command, where not every write is retained.
     pub kind: String,
     /// The label, the name, where the revert went.
     pub detail: String,

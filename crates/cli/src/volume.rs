@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use api::{ChangeVolume, Client, CreateVolume, ExitCode, SizeInput, SpanInput, Volume, Would};
+use api::{
+    ChangeVolume, Client, CreateVolume, ExitCode, HistoryQuery, SizeInput, SpanInput, Volume, Would,
+};
 use clap::Subcommand;
 use serde_json::json;
 use terminal::arguments::{granularity, size, span};
@@ -470,8 +472,11 @@ fn resize(
     tell_warning(&volume);
     session.answer(&volume, show)?;
     if volume.size < before.size {
-        let seq = before.latest.seq;
-        say(&format!("to undo: hindsight revert {name} --to seq:{seq}"));
+        let history = client.history(name, &HistoryQuery::default())?;
+        let resizes = history.events.iter().filter(|event| event.kind == "resize");
+        if let Some(seq) = resizes.map(|event| event.seq).max() {
+            say(&format!("to undo: hindsight revert {name} --to seq:{}", seq.saturating_sub(1)));
+        }
     }
     Ok(())
 }

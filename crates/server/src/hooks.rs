@@ -105,8 +105,13 @@ impl Hooks {
         let asked = Asked { hook: name.to_owned(), subject: subject.to_owned() };
         let mut told = None;
         let stops = || self.is_stopping.load(Ordering::Relaxed);
-        let before =
-            run_listening((&hook.before, "before"), &asked, hook.timeout, &mut told, &stops);
+        let before = match stops() {
+            true => Err("the server stops".to_owned()),
+            false => {
+                let command = (&hook.before[..], "before");
+                run_listening(command, &asked, hook.timeout, &mut told, &stops)
+            }
+        };
         let open_files = told.as_ref().and_then(Told::open_files).map(Arc::new);
         if let Err(why) = &before {
             tracing::error!(hook = name, subject, why, "the hook's before failed");

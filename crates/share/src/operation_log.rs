@@ -171,10 +171,14 @@ impl Transactions {
     /// Takes the next operation up.
     pub(crate) fn see(&mut self, logged: &Logged) {
         let (before, number) = (logged.record.seq_before, logged.number());
+        let incarnation = logged.record.incarnation;
+        let is_read = logged.record.procedure == Procedure::Read;
         match self.all.last_mut() {
-            Some(last) if last.before == before => last.operations.1 = number,
+            // A read changes nothing, and has a transaction of its own.
+            Some(last) if last.before == before || is_read && last.incarnation == incarnation => {
+                last.operations.1 = number;
+            }
             _ => {
-                let incarnation = logged.record.incarnation;
                 self.all.push(Span { before, operations: (number, number), incarnation });
             }
         }

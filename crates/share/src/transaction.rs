@@ -129,6 +129,11 @@ impl<'s, 'd, P: Present> Transaction<'s, 'd, P> {
         self.incarnation
     }
 
+    /// The number of the last operation.
+    pub(crate) fn last_operation(&self) -> u64 {
+        self.changes.state.operation
+    }
+
     /// How many operations changed something.
     pub fn operations(&self) -> u64 {
         self.operations

@@ -117,7 +117,7 @@ pub const RECORD_BYTES_MAX: usize = layout::BYTES
 pub enum Procedure {
     /// SETATTR.
     SetAttributes,
-    /// READ or READLINK; it changes nothing.
+    /// READ; it changes nothing.
     Read,
     /// WRITE.
     Write,

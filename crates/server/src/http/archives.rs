@@ -20,7 +20,7 @@ use units::{FileId, FileName, Inode, Moment, WallTime};
 
 use super::answer::{Answer, Refusal};
 use super::ask::{Asked, Named};
-use super::changing::change;
+use super::changing::{change, undo_line};
 use super::context::{Context, moment};
 use super::files::{bytes_of, new_path_of, open, path_of, piece_of, refusal};
 use super::pieces::{Pieces, Sending};
@@ -282,7 +282,10 @@ fn import(
         });
         (changer.cause.number, before, imported)
     })?;
-    let imported = imported.map_err(|error| failed(error, name, &left.at, number))?;
+    let imported = imported.map_err(|error| {
+        let undo = undo_line(volume, &format!("import={number}"), before);
+        failed(error, name, &left.at, &undo)
+    })?;
     left.told.extend(imported.told.iter().map(|(path, kind)| {
         let path = shown(path);
         match kind {
@@ -423,14 +426,14 @@ fn attributes(member: &Member, others: &mut u64) -> SetAttributes {
     }
 }
 
-fn failed(error: ImportError, name: &str, at: &[u8], number: u64) -> Refusal {
+fn failed(error: ImportError, name: &str, at: &[u8], undo: &str) -> Refusal {
     // With nothing done there is nothing to go on from.
     let (after, again) = match at {
         [] => ("the archive".to_owned(), "give an archive of tar, not compressed".to_owned()),
         at => {
             let again = format!(
                 "what came before is in the share: import it again, and only what is missing is \
-                 written; or undo it: share repair {name} --undo import={number}"
+                 written; or undo it: {undo}"
             );
             (format!("the archive, at {}", shown(at)), again)
         }

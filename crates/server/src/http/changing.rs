@@ -1,15 +1,25 @@
-//! Commands that change a share: restores and repairs.
+//! Commands that change a share: restores, repairs and imports.
 
 use std::cell::{Cell, RefCell};
 
 use ::share::{Cause, CauseKind, Changer, VolumeBlocks};
 use api::ProblemKind;
 use units::Seq;
-use volume::RoomWait;
+use volume::{RoomWait, Volume};
 
 use super::answer::{Answer, Refusal};
 use super::context::Context;
 use crate::nfs::Opened;
+
+/// The command line that undoes a command, which is `repair=N` or the like. Where not every write
+/// is retained there are no moments within it, and it takes what others did since, too.
+pub(super) fn undo_line(volume: &Volume, command: &str, before: Seq) -> String {
+    let name = volume.name();
+    match volume.retains_every_write() {
+        true => format!("share repair {name} --undo {command}"),
+        false => format!("share restore {name}@seq:{before} / --delete"),
+    }
+}
 
 /// Changes a share, with waits for room, as the only command that does. The moment before it, which
 /// the work is told, is retained. Its changes, those of one that failed too, are flushed afterwards

@@ -16,7 +16,7 @@ use units::{Moment, Seq, WallTime};
 
 use super::answer::{Answer, Refusal};
 use super::ask::{Body, Named};
-use super::changing::change;
+use super::changing::{change, undo_line};
 use super::context::Context;
 use super::files::{open, refusal};
 use super::operations::operation;
@@ -81,15 +81,18 @@ fn repair(
         return Ok(ShareRepair { would, dry_run: true, ..planned });
     }
     let kind = (CauseKind::Repair, false);
-    let done = change(context, &opened, kind, |changer, before| planning.apply(changer, before))?;
+    let (before, done) = change(context, &opened, kind, |changer, before| {
+        (before, planning.apply(changer, before))
+    })?;
     done.map_err(|(error, is_begun, number)| {
         let refusal = failed(error, name);
         if !is_begun {
             return refusal;
         }
+        let undo = undo_line(opened.volume(), &format!("repair={number}"), before);
         refusal.with_hint(format!(
-            "a part may have been done: `--undo repair={number}` undoes it; the same repair with \
-             `or repair={number}` does the rest"
+            "a part may have been done, to undo it: {undo}; the same repair with `or \
+             repair={number}` does the rest"
         ))
     })
 }

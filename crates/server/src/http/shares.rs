@@ -136,6 +136,10 @@ fn apply(context: &Context, name: &str, body: &ChangeShare) -> Answer<Share> {
     if change != VolumeChange::default() {
         volume.change(&change)?;
     }
+    if body.log_reads == Some(true) {
+        // Its clients read elsewhere.
+        context.refuse_follower(&volume)?;
+    }
     if metadata.is_some() || body.log_reads.is_some() {
         let change = ShareChange { metadata, log_reads: body.log_reads, ..ShareChange::default() };
         context.pool.change_share(volume.name(), &change)?;

@@ -44,11 +44,13 @@ impl Earlier {
             // Those may be done once more: no WRITE to the earlier server comes late.
             let again = [Procedure::Write, Procedure::Read].map(Procedure::number);
             let is_safe = |procedure: u8| again.contains(&u32::from(procedure));
-            let operations = block.operations();
-            for operation in operations.filter(|each| !is_safe(each.procedure.number())) {
+            for operation in block.operations() {
                 let age = now.as_nanos().saturating_sub(operation.time.as_nanos());
                 if Duration::from_nanos(age) >= AGE_MAX {
                     is_old = true;
+                    continue;
+                }
+                if is_safe(operation.procedure.number()) {
                     continue;
                 }
                 let origin = operation.origin;

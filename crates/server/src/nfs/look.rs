@@ -181,11 +181,8 @@ fn answer(
         return read(located, xid, wait, *count, |buffer| {
             let id = located.handle.file;
             let read = located.share().read(located.user(), id, *offset, buffer, wait)?;
-            // Nothing comes of the reads of a client that may not write.
-            if !located.admitted.is_read_only {
-                let reader = (located.client, located.user(), xid);
-                reads::log(&located.opened, reader, (id, &read), wait)?;
-            }
+            let reader = (located.client, located.user(), xid);
+            reads::log(&located.opened, reader, (id, &read), wait)?;
             Ok(read)
         });
     }

@@ -61,10 +61,10 @@ pub(crate) fn log(
         let until = WallTime::from_nanos(now.as_nanos().saturating_add(gap));
         tracing::warn!(share = %name, error = %answer_words(&error), "reads are not logged");
         if let Err(error) = volume.log_reads_from(until) {
-            // Nor are changes, by whoever read it: the pool takes none.
+            // Nor are changes, by whoever read it: the pool takes none until it is opened again.
             tracing::warn!(share = %name, %error, "that reads are not logged is not kept");
+            opened.reads_gap().store(until.as_nanos(), Ordering::Relaxed);
         }
-        opened.reads_gap().store(until.as_nanos(), Ordering::Relaxed);
         return Ok(());
     }
 }

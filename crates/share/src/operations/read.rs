@@ -8,7 +8,7 @@ use format::share::operation::{Operation, Procedure};
 use units::FileId;
 
 use crate::blocks::{Present, Wait};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, require};
 use crate::share::Share;
 use crate::transaction::{Caller, Transaction};
 
@@ -36,6 +36,8 @@ impl<P: Present> Share<P> {
         };
         let mut transaction = begun.ok_or(Error::from(ErrorKind::WouldWait))?;
         let incarnation = transaction.incarnation();
+        // A revert meanwhile has taken away what was read: it is to be read again.
+        require(operation <= transaction.last_operation(), ErrorKind::Unusable)?;
         transaction.read(caller, id, operation)?;
         transaction.commit()?;
         self.reads.lock().insert(incarnation, reader, operation);

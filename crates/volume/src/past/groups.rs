@@ -13,7 +13,7 @@ use units::{Moment, WallTime};
 
 use crate::catalogue::{GroupRecord, tables};
 use crate::names::check_name;
-use crate::past::revert::{Coming, Place};
+use crate::past::revert::{Coming, Place, REVERT};
 use crate::retention::groups::{GroupInfo, Groups, changed_meanwhile};
 use crate::retention::stand_still::Still;
 use crate::types::{Resolved, RevertReport, Stamp};
@@ -186,7 +186,7 @@ impl Groups {
         self.check_unchanged(members)?;
         let mut all: Vec<Coming> = Vec::new();
         for ((volume, &target), place) in members.volumes.iter().zip(targets).zip(&places) {
-            all.push(volume.prepare_revert(place, target, &mut tx)?);
+            all.push(volume.prepare_revert(place, (target, REVERT), &mut tx)?);
         }
         let _books =
             tx.commit_then(|| all.iter().for_each(|coming| coming.add_timeline(&self.core)))?;

@@ -5,6 +5,7 @@ use history::By;
 use units::{Moment, Seq, WallTime};
 
 use crate::catalogue::tables;
+use crate::past::revert::{KEPT, REVERT};
 use crate::retention::moments::Moments;
 use crate::types::{Bucket, Event, HistoryPage, Stamp};
 use crate::{Error, ErrorKind, Result};
@@ -133,7 +134,11 @@ impl Moments {
         events.push(Event { stamp: created, kind, detail });
         for event in &record.events {
             let stamp = Stamp::of(event.seq, event.time_ns);
-            let kind = if event.kind == "revert" { "revert" } else { "resize" };
+            let kind = match &event.kind[..] {
+                REVERT => REVERT,
+                KEPT => KEPT,
+                _ => "resize",
+            };
             events.push(Event { stamp, kind, detail: event.detail.clone() });
         }
         // A capture before a write that is older than the range is older as well.

@@ -17,6 +17,10 @@ use crate::types::{Granularity, Resolved, RevertReport, Stamp};
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
+/// The kinds of events: a revert, and the present made the present, which keeps its moment.
+pub(crate) const REVERT: &str = "revert";
+pub(crate) const KEPT: &str = "kept";
+
 /// Where a volume stands while its gate is closed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
@@ -57,7 +61,7 @@ impl Volume {
     /// Those of resolving; `Refused` or `Io`.
     pub fn revert(&self, to: &Moment, dry_run: bool) -> Result<RevertReport> {
         self.check_open()?;
-        let reverted = self.revert_open(to, dry_run);
+        let reverted = self.revert_open(to, dry_run, REVERT);
         self.unless_gone(reverted)
     }
 
@@ -67,18 +71,29 @@ impl Volume {
     /// # Errors
     /// As [`Volume::revert`].
     pub fn retain_present(&self) -> Result<Seq> {
-        match self.retains_every_write() {
-            true => Ok(self.last_seq()),
-            false => Ok(self.revert(&Moment::Latest, false)?.from.seq),
+        self.check_open()?;
+        if self.retains_every_write() {
+            return Ok(self.last_seq());
         }
+        let latest = self.latest_told()?.seq;
+        let is_kept = |event: &EventRecord| event.kind == KEPT && event.seq == latest.0;
+        if self.record.lock().events.last().is_some_and(is_kept) {
+            return Ok(Seq(latest.0 - 1));
+        }
+        let kept = self.revert_open(&Moment::Latest, false, KEPT);
+        Ok(self.unless_gone(kept)?.from.seq)
     }
 
-    /// Whether every write is retained from now on.
+    /// Whether the present is retained, and every write from now on.
     pub fn retains_every_write(&self) -> bool {
-        self.record.lock().granularity_at(Seq(u64::MAX)) == Granularity::EveryWrite
+        let last = self.last_seq();
+        let record = self.record.lock();
+        [last, Seq(u64::MAX)]
+            .iter()
+            .all(|seq| record.granularity_at(*seq) == Granularity::EveryWrite)
     }
 
-    fn revert_open(&self, to: &Moment, dry_run: bool) -> Result<RevertReport> {
+    fn revert_open(&self, to: &Moment, dry_run: bool, kind: &str) -> Result<RevertReport> {
         if !dry_run {
             self.destage_all()?;
             self.core.store.flush()?;
@@ -94,19 +109,19 @@ impl Volume {
             return Ok(report(latest, latest.seq));
         }
         let (from, seq) =
-            self.log().with_gate(|gate| self.revert_in_gate(gate, target, &still.pins))?;
+            self.log().with_gate(|gate| self.revert_in_gate(gate, (target, kind), &still.pins))?;
         Ok(report(from, seq))
     }
 
     fn revert_in_gate(
         &self,
         gate: &mut Gate<'_>,
-        target: Resolved,
+        (target, kind): (Resolved, &str),
         _pins: &Pins,
     ) -> Result<(Stamp, Seq)> {
         let place = Place::of(gate);
         let mut tx = self.begin()?;
-        let coming = self.prepare_revert(&place, target, &mut tx)?;
+        let coming = self.prepare_revert(&place, (target, kind), &mut tx)?;
         let _books = tx.commit_then(|| coming.add_timeline(&self.core))?;
         gate.take_event(place.event.0, place.event.1);
         self.take_revert(coming);
@@ -117,7 +132,7 @@ impl Volume {
     pub(crate) fn prepare_revert(
         &self,
         &Place { from, event: (seq, time) }: &Place,
-        target: Resolved,
+        (target, kind): (Resolved, &str),
         tx: &mut Transaction<'_>,
     ) -> Result<Coming> {
         assert!(target.seq <= from.seq && from.seq < seq, "{target:?} is past, {seq} is to come");
@@ -137,15 +152,23 @@ impl Volume {
         record.events.push(EventRecord {
             seq: seq.0,
             time_ns: time.as_nanos(),
-            kind: "revert".to_owned(),
-            detail: format!("from seq {} to seq {} ({})", from.seq, target.seq, target.time),
+            kind: kind.to_owned(),
+            detail: match kind {
+                KEPT => "the moment before a command".to_owned(),
+                _ => format!("from seq {} to seq {} ({})", from.seq, target.seq, target.time),
+            },
         });
+        if let Some(share) = record.share.as_mut().filter(|_| target.seq < from.seq) {
+            // Records of reads go with the log, and their readers stay.
+            let share = Arc::make_mut(share);
+            share.reads_since_ns = share.reads_since_ns.map(|since| since.max(time.as_nanos()));
+        }
         let branch = Branch { timeline: parent_map, seq: target.seq };
         let map = Timeline::new(id, (self.id, record.extent), Some(branch), Vec::new());
         tx.put(tables::TIMELINES, timeline.id, &timeline)?;
         let detail =
             format!("from seq {} to seq {}; the revert is seq {seq}", from.seq, target.seq);
-        tx.audit("revert", &self.name, detail)?;
+        tx.audit(if kind == KEPT { "moment-kept" } else { kind }, &self.name, detail)?;
         Ok(Coming { timeline, map: Arc::new(map), size_bytes })
     }
 
@@ -168,6 +191,7 @@ mod tests {
 
     use units::{Moment, Seq};
 
+    use super::REVERT;
     use crate::jobs::map_flush::tests::waits;
     use crate::types::{Granularity, VolumeChange, WriteOp};
     use crate::write::cache_sizes::tests::cached_volume;
@@ -184,8 +208,9 @@ mod tests {
         volume.flush().expect("flushed");
         let still = volume.stand_still().expect("still");
         let target = volume.resolve_with(&Moment::Seq(past), &still.pins).expect("retained");
-        let reverted =
-            volume.log().with_gate(|gate| volume.revert_in_gate(gate, target, &still.pins));
+        let reverted = volume
+            .log()
+            .with_gate(|gate| volume.revert_in_gate(gate, (target, REVERT), &still.pins));
         reverted.expect("reverted");
         // As whoever merges a part of the block reads it, before the revert has returned.
         let mut found = [0; 4096];
@@ -215,8 +240,9 @@ mod tests {
                 let needed = pool.needed(timeline, Seq::ZERO).expect("asked");
                 found.set(needed.openable.contains(target.seq)).expect("once");
             });
-            let reverted =
-                volume.log().with_gate(|gate| volume.revert_in_gate(gate, target, &still.pins));
+            let reverted = volume
+                .log()
+                .with_gate(|gate| volume.revert_in_gate(gate, (target, REVERT), &still.pins));
             reverted.expect("reverted");
             let gone = [(number, target.seq)];
             volume.remove_versions(&mut still.pins, &gone, "version-delete", &[]).expect("gone");

@@ -10,7 +10,7 @@ use crate::catalogue::{SourceRecord, TimelineRecord, VolumeRecord, tables};
 use crate::jobs::encoding;
 use crate::names::check_name;
 use crate::pool::volumes::Volumes;
-use crate::types::{Architecture, Granularity, VolumeSpec};
+use crate::types::{Architecture, Granularity, ShareSetting, VolumeSpec};
 use crate::volume::{Volume, change_words, share};
 use crate::write::{cache_sizes, copy_unit, whole};
 use crate::{Error, ErrorKind, Result};
@@ -215,7 +215,11 @@ impl Volumes {
                     origin.name().clone_into(name);
                 }
                 record.access = origin.access();
-                record.share = origin.share();
+                record.share = origin.share().map(|share| {
+                    // Those who come from the origin read there.
+                    let since = share.reads_since_ns.map(|since| since.max(record.created_ns));
+                    Arc::new(ShareSetting { reads_since_ns: since, ..(*share).clone() })
+                });
                 (Some(branch), source)
             }
             Origin::File(source) => (None, Some(source)),

@@ -57,7 +57,11 @@ impl Volumes {
         let share = Arc::new(before.changed(change, volume.name(), now)?);
         tx.change(&volume.record).share = Some(Arc::clone(&share));
         tx.audit("share-set", volume.name(), change.to_string())?;
-        let _books = tx.commit()?;
+        drop(tx.commit()?);
+        if before.reads_since_ns.is_none() && share.reads_since_ns.is_some() {
+            // Until the commit nobody logged any.
+            volume.log_reads_from(volume.now())?;
+        }
         Ok(share)
     }
 }

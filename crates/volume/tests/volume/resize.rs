@@ -4,11 +4,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use hindsight_volume::{Architecture, Granularity, Volume, WriteOp};
+use hindsight_volume::{Architecture, Granularity, Volume, VolumeChange, WriteOp};
 use sim::{Failure, Op};
 use units::{Moment, Seq};
 
-use crate::base::{BLOCK, Rig, SIZE_BYTES, content, past};
+use crate::base::{BLOCK, Rig, SIZE_BYTES, content, past, put};
 
 /// In the middle of a block.
 const SMALL: u64 = 3 * BLOCK + 512;
@@ -109,6 +109,31 @@ fn a_shrink_can_be_undone_where_not_every_write_is_retained() {
             rig.pool().verify_invariants().expect("all agree");
         }
     }
+}
+
+#[test]
+fn the_moment_before_a_command_is_kept_once_and_also_right_after_every_write_is_retained() {
+    let rig = Rig::new();
+    let volume = numbered_at(&rig, Architecture::Logging, Granularity::OnDemand);
+    let kept = volume.retain_present().expect("kept");
+    assert_eq!(volume.retain_present().expect("kept"), kept, "it is");
+    put(&volume, 0, 7, 1);
+    assert!(volume.retain_present().expect("kept") > kept, "another moment");
+    let page = volume.history(None, None, 1 << 40, 100).expect("told");
+    let kinds: Vec<&str> = page.events.iter().map(|event| event.kind).collect();
+    assert_eq!(kinds, ["created", "kept", "kept"]);
+    check(&past(&volume, kept), ALL, "before the first");
+
+    let volume = rig.make("w", Architecture::Logging, Granularity::OnDemand);
+    put(&volume, 0, 7, 1);
+    let before = volume.last_seq();
+    let granularity = Some(Granularity::EveryWrite);
+    volume.change(&VolumeChange { granularity, ..VolumeChange::default() }).expect("changed");
+    volume.resize(SMALL).expect("smaller");
+    put(&volume, 0, 8, 1);
+    rig.settle();
+    assert_eq!(past(&volume, before).len() as u64, SIZE_BYTES);
+    assert_eq!(past(&volume, before)[0], 7);
 }
 
 #[test]

@@ -116,6 +116,34 @@ fn settings_go_with_the_volume_wherever_it_goes() {
 }
 
 #[test]
+fn reads_are_logged_anew_after_a_revert_and_of_a_clone() {
+    let rig = Rig::new(96 * MIB, MIB);
+    let pool = rig.open();
+    let (volume, _) = make(&pool, Architecture::Logging);
+    let since = |volume: &Volume| volume.share().expect("a share").reads_since_ns;
+    let first = put(&volume, 1);
+    put(&volume, 2);
+    volume.revert(&Moment::Seq(first), false).expect("reverted");
+    assert_eq!(since(&volume), None, "nobody asked for it");
+    let log_reads = ShareChange { log_reads: Some(true), ..ShareChange::default() };
+    pool.change_share("home", &log_reads).expect("changed");
+    let on = since(&volume).expect("logged");
+    let first = put(&volume, 1);
+    put(&volume, 2);
+    assert_eq!(volume.revert(&Moment::Latest, false).map(|_| since(&volume)).ok(), Some(Some(on)));
+    let last = volume.info().expect("told").latest.time;
+    volume.revert(&Moment::Seq(first), false).expect("reverted");
+    assert!(
+        since(&volume).expect("logged") >= last.as_nanos(),
+        "readers go on with what they read"
+    );
+    let at = since(&volume);
+    let clone = pool.clone_volume("home", &Moment::Latest, "c").expect("cloned");
+    assert!(since(&clone) >= at);
+    assert_eq!(since(&volume), at);
+}
+
+#[test]
 fn a_share_that_is_deleted_for_good_allows_nobody() {
     let rig = Rig::new(96 * MIB, MIB);
     let pool = rig.open();
