@@ -151,11 +151,9 @@ impl Stream {
     /// The time in the history that was so long ago, and no later than now. A clock that was set
     /// back is no time that passed.
     pub(crate) fn time_ago(&self, span: Span) -> WallTime {
-        let ago = match self.cache.last_time() > self.log.last_time() {
-            true => self.cache.time_ago(&self.core.store, span.0),
-            false => self.log.time_ago(span.0),
-        };
-        ago.min(self.now())
+        // The one that gave the last time knows how long ago that was.
+        let cached = self.cache.time_ago(&self.core.store, span.0);
+        self.log.time_ago(span.0).max(cached).min(self.now())
     }
 
     /// By how much the time of the last write is ahead of the clock, in nanoseconds.
