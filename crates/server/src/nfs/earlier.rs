@@ -41,20 +41,19 @@ impl Earlier {
         let mut number = share.last_log_block();
         while let Ok(Some(block)) = share.log_block(number) {
             let mut is_old = false;
-            // Those may be done once more: no WRITE to the earlier server comes late.
+            // These may be done once more: no WRITE to the earlier server comes late.
             let again = [Procedure::Write, Procedure::Read].map(Procedure::number);
-            let is_safe = |procedure: u8| again.contains(&u32::from(procedure));
             for operation in block.operations() {
                 let age = now.as_nanos().saturating_sub(operation.time.as_nanos());
                 if Duration::from_nanos(age) >= AGE_MAX {
                     is_old = true;
                     continue;
                 }
-                if is_safe(operation.procedure.number()) {
+                let procedure = u32::from(operation.procedure.number());
+                if again.contains(&procedure) {
                     continue;
                 }
                 let origin = operation.origin;
-                let procedure = u32::from(operation.procedure.number());
                 let known =
                     (origin.client, origin.xid, procedure, origin.arguments_crc, origin.uid);
                 let to = operation.target.map(|target| target.directory);

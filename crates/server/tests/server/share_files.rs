@@ -39,12 +39,12 @@ pub fn change<'d>(
     change_as(fixture, 1, change)
 }
 
-/// The same as a client.
-pub fn change_as<'d>(
+/// Opens the share, and does something with it as a client.
+fn as_client<T>(
     fixture: &Fixture,
     client: u128,
-    change: impl FnOnce(&mut Transaction<'_, 'd, VolumeBlocks>, &Caller<'_>, FileId),
-) -> String {
+    work: impl FnOnce(&Share<VolumeBlocks>, &Caller<'_>) -> T,
+) -> T {
     let volume = fixture.server().pool().volume("home").expect("home");
     // Another time in each.
     let now = WallTime::from_nanos(NOW.as_nanos() + volume.last_seq().0);
@@ -53,27 +53,33 @@ pub fn change_as<'d>(
     let root = Credentials::root();
     let (xid, arguments_crc, cause, followed_at) = (1, 0, None, None);
     let caller = Caller { user: &root, client, xid, arguments_crc, now, cause, followed_at };
-    let mut transaction = share.begin(Wait::May).expect("usable");
-    let top = transaction.top().expect("a top");
-    change(&mut transaction, &caller, top);
-    format!("seq:{}", transaction.commit().expect("written").0)
+    work(&share, &caller)
+}
+
+/// The same as a client.
+pub fn change_as<'d>(
+    fixture: &Fixture,
+    client: u128,
+    change: impl FnOnce(&mut Transaction<'_, 'd, VolumeBlocks>, &Caller<'_>, FileId),
+) -> String {
+    as_client(fixture, client, |share, caller| {
+        let mut transaction = share.begin(Wait::May).expect("usable");
+        let top = transaction.top().expect("a top");
+        change(&mut transaction, caller, top);
+        format!("seq:{}", transaction.commit().expect("written").0)
+    })
 }
 
 /// A client reads a file, and that is logged.
 pub fn read_as(fixture: &Fixture, client: u128, path: &[u8]) {
-    let volume = fixture.server().pool().volume("home").expect("home");
-    let now = WallTime::from_nanos(NOW.as_nanos() + volume.last_seq().0);
-    let opening = Opening { incarnation: 1, cache_blocks_max: 64 };
-    let share = Share::open(VolumeBlocks::new(volume), opening).expect("opened");
-    let root = Credentials::root();
-    let (xid, arguments_crc, cause, followed_at) = (1, 0, None, None);
-    let caller = Caller { user: &root, client, xid, arguments_crc, now, cause, followed_at };
-    let id = {
-        let tree = share.tree(Wait::May).expect("usable");
-        tree.look_up(&root, tree.top().expect("a top"), path).expect("there").id
-    };
-    let read = share.read(&root, id, 0, &mut [0; 10], Wait::May).expect("read");
-    share.log_read(&caller, id, read.operation, Wait::May).expect("logged");
+    as_client(fixture, client, |share, caller| {
+        let id = {
+            let tree = share.tree(Wait::May).expect("usable");
+            tree.look_up(caller.user, tree.top().expect("a top"), path).expect("there").id
+        };
+        let read = share.read(caller.user, id, 0, &mut [0; 10], Wait::May).expect("read");
+        share.log_read(caller, id, read.operation, Wait::May).expect("logged");
+    })
 }
 
 fn mode(mode: u16) -> SetAttributes {
