@@ -57,6 +57,10 @@ impl Core {
             self.sender.task_response(&response(TaskResult::NO_LUN));
             return Step::Done;
         }
+        if self.disks.is_reader() && (is_for_all || is_of_others) {
+            self.sender.task_response(&response(TaskResult::NOT_AUTHORIZED));
+            return Step::Done;
+        }
         let unit = request.lun.number().filter(|_| !is_for_all);
         let mut tags = self.tasks.of(unit);
         let others = match request.function {
