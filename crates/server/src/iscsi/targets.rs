@@ -366,7 +366,7 @@ impl Known {
     }
 }
 
-/// What is known of the target of a name, made, present or past.
+/// The same of what a name names, be it made, present or past.
 pub(super) async fn known(context: &Arc<IscsiContext>, name: &str) -> io::Result<Known> {
     let Some(wanted) = names::split(&context.targets.base, name) else {
         return Ok(Known::default());

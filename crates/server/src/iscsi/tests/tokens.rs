@@ -125,7 +125,7 @@ fn a_token_lets_in_by_its_role_and_to_volumes_that_it_sees() {
     // The target's own secret lets in as before.
     let first = [NAME, ("TargetName", &*rig.target)];
     assert_eq!(log_in(&rig, &first, ("me", "a-secret-of-ours")).1, LoginStatus::SUCCESS);
-    // What was revoked ends with the next command, and is nobody any more.
+    // A session ends with its next command once its token is revoked, which lets nobody in then.
     let mut operator = ready(&rig, "operator");
     pool.revoke_token("operator").expect("revoked");
     operator.command(2, &WRITE_ONE, 0, &[1; 512]);
