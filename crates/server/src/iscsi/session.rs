@@ -153,18 +153,15 @@ pub(super) async fn serve(
     client: String,
 ) {
     let (sender, events) = mpsc::unbounded_channel();
-    let farewell = context.limits.farewell;
     let Login { target, registered, .. } = login;
     let port = Port { initiator: login.initiator, isid: login.isid };
     let (ringing, bells) = mpsc::unbounded_channel();
     let mut watchers = JoinSet::new();
     let name = target.as_ref().map(|target| target.name.clone());
-    let is_reader = login.caller.as_ref().is_some_and(|caller| !caller.may(Role::Operator));
-    let way = (&ringing, &mut watchers, is_reader);
+    let way = (&ringing, &mut watchers, login.caller.as_ref());
     let (disks, attachment, used) = opened(target, (&port, &client), &context, way);
     let (leave, expire) = (sender.clone(), sender.clone());
-    watchers.spawn(watch_for_leave(attachment, stop, leave, farewell));
-    let replaced = registered.as_ref().map(|registered| registered.give_up.clone());
+    watchers.spawn(watch_for_leave(attachment, stop, leave, context.limits.farewell));
     let core = Core {
         absent: name.as_ref().map(|name| context.targets.absent(name)),
         target: name,
@@ -204,9 +201,9 @@ pub(super) async fn serve(
         port,
         taken: Vec::new(),
         watchers,
+        replaced: Box::pin(until_true(registered.as_ref().map(|it| it.give_up.clone()))),
         registered,
         expire,
-        replaced: Box::pin(until_true(replaced)),
         last_heard: Instant::now(),
         is_asked: false,
         alarm: Box::pin(sleep(SILENCE_ASKED)),
@@ -248,9 +245,9 @@ fn opened(
     target: Option<Target>,
     (port, client): (&Port, &str),
     context: &Arc<IscsiContext>,
-    (ringing, watchers, is_reader): (&Bells, &mut JoinSet<()>, bool),
+    (ringing, watchers, caller): (&Bells, &mut JoinSet<()>, Option<&Caller>),
 ) -> (Disks, Option<Attachment>, Option<Used>) {
-    let mut disks = Disks::new(is_reader);
+    let mut disks = Disks::new(caller.is_some_and(|caller| !caller.may(Role::Operator)));
     let mut attachment = None;
     let Some(Target { name, units, used, made, .. }) = target else {
         return (disks, attachment, None);
