@@ -1,4 +1,5 @@
-//! Hooks: commands around a capture, so that what is on a volume is quiet while it is captured.
+//! Hooks: commands around a capture, so that what is on a volume is quiet while it is captured,
+//! checks of moments, and commands that tell of an alarm.
 //!
 //! Invariants
 //! 1. Commands stand in the configuration file. Clients only name them.
@@ -38,8 +39,16 @@ pub struct Hook {
     pub after: Vec<String>,
     /// Run on a scratch clone, to tell whether a moment serves; nothing where there is no check.
     pub verify: Vec<String>,
+    /// Run when a watch gives an alarm; nothing where nobody is told.
+    pub alarm: Vec<String>,
     /// How long each may take, and how long `before` may be in force.
     pub timeout: Duration,
+}
+
+impl Hook {
+    fn is_around_captures(&self) -> bool {
+        !self.before.is_empty() || !self.after.is_empty()
+    }
 }
 
 /// The hooks of a server.
@@ -70,9 +79,9 @@ impl Hooks {
         self.is_stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Whether there is one of this name.
+    /// Whether there is one of this name that does something around captures.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.named.read().contains_key(name)
+        self.named.read().get(name).is_some_and(Hook::is_around_captures)
     }
 
     /// The check of a hook, if it has one, and how long it may take.
@@ -80,6 +89,24 @@ impl Hooks {
         let named = self.named.read();
         let hook = named.get(name).filter(|hook| !hook.verify.is_empty())?;
         Some((hook.verify.clone(), hook.timeout))
+    }
+
+    /// Has every hook that tells of alarms tell of one: on threads of their own, which the watch
+    /// does not wait for. One that takes too long is killed.
+    pub(crate) fn tell_alarm(&self, volume: &str, facts: &[(&'static str, String)]) {
+        for (name, hook) in self.named.read().iter().filter(|(_, hook)| !hook.alarm.is_empty()) {
+            let asked = Asked { hook: name.clone(), subject: volume.to_owned() };
+            let (hook, facts) = (hook.clone(), facts.to_vec());
+            let tell = move || {
+                if let Err(why) = run(&hook.alarm, "alarm", &asked, hook.timeout, &facts) {
+                    let Asked { hook, subject } = asked;
+                    tracing::error!(hook, subject, why, "the hook's alarm failed: was it told?");
+                }
+            };
+            if let Err(error) = std::thread::Builder::new().name("alarm".to_owned()).spawn(tell) {
+                tracing::error!(hook = name, volume, %error, "an alarm was not told");
+            }
+        }
     }
 
     /// The names there are.
@@ -95,7 +122,8 @@ impl Hooks {
         subject: &str,
         capture: impl FnOnce(&dyn Fn() -> Quiet) -> T,
     ) -> Around<T> {
-        let Some(hook) = self.named.read().get(name).cloned() else {
+        let found = self.named.read().get(name).cloned();
+        let Some(hook) = found.filter(Hook::is_around_captures) else {
             tracing::error!(hook = name, subject, "there is no such hook; captured without it");
             self.failed.fetch_add(1, Ordering::Relaxed);
             let failure = format!("the server's configuration has no hook {name}");
@@ -256,15 +284,22 @@ impl Drop for Thaw {
 }
 
 fn after(hook: &Hook, asked: &Asked) {
-    if let Err(why) = run(&hook.after, "after", asked, hook.timeout) {
+    if let Err(why) = run(&hook.after, "after", asked, hook.timeout, &[]) {
         let Asked { hook, subject } = asked;
         tracing::error!(hook, subject, why, "the hook's after failed: is it still frozen?");
     }
 }
 
 /// Runs a command to its end; kills it with all that it started when that takes too long.
-fn run(argv: &[String], phase: &str, asked: &Asked, timeout: Duration) -> Result<(), String> {
+fn run(
+    argv: &[String],
+    phase: &str,
+    asked: &Asked,
+    timeout: Duration,
+    facts: &[(&'static str, String)],
+) -> Result<(), String> {
     let Some((program, mut command)) = command(argv, phase, asked) else { return Ok(()) };
+    command.envs(facts.iter().map(|(name, value)| (*name, value)));
     let child = command.stdout(Stdio::null()).spawn().map_err(|e| format!("{program}: {e}"))?;
     ended(program, child, timeout, &mut || {}, &|| false)
 }
@@ -376,7 +411,7 @@ mod tests {
 
     fn hooks(before: &str, after: &str, timeout: Duration) -> Hooks {
         let (before, after) = (shell(before), shell(after));
-        let hook = Hook { before, after, verify: Vec::new(), timeout };
+        let hook = Hook { before, after, verify: Vec::new(), alarm: Vec::new(), timeout };
         Hooks::new(BTreeMap::from([("h".to_owned(), hook)]))
     }
 
@@ -493,7 +528,13 @@ mod tests {
         assert_eq!(around.captured, Consistency::QuiesceFailed);
         assert!(around.failure().is_some_and(|why| why.contains("has no hook other")));
         let before = vec!["/nowhere/x".to_owned()];
-        let hook = Hook { before, after: Vec::new(), verify: Vec::new(), timeout: LONG };
+        let hook = Hook {
+            before,
+            after: Vec::new(),
+            verify: Vec::new(),
+            alarm: Vec::new(),
+            timeout: LONG,
+        };
         let hooks = Hooks::new(BTreeMap::from([("h".to_owned(), hook)]));
         assert_eq!(
             hooks.around("h", "v", |is| is().consistency).captured,

@@ -38,6 +38,7 @@ use crate::serving::{
 use crate::taps::{TapCollector, Taps};
 use crate::tls::Tls;
 use crate::token::Token;
+use crate::watching::Watching;
 use crate::who::{note_use, token_named, tokens_with_chap};
 use crate::worker::Worker;
 use crate::write_memory::{WriteBufferCollector, Writing};
@@ -381,7 +382,7 @@ fn http_context(
         meters: Arc::clone(&nbd.meters),
         hooks: Arc::clone(hooks),
         proving: Proving::new(hooks, (config.nbd.unix.clone(), config.http.unix.clone())),
-        watching: Arc::default(),
+        watching: Arc::new(Watching::new(hooks)),
         no_space: Arc::clone(no_space),
         shares: Arc::clone(nfs.shares()),
         intercepts: Arc::clone(intercepts),

@@ -170,6 +170,8 @@ pub struct HookSettings {
     pub after: Vec<String>,
     /// A check of moments, run on a scratch clone: an absolute path and arguments.
     pub verify: Vec<String>,
+    /// Run when a watch gives an alarm, whichever volume's: an absolute path and arguments.
+    pub alarm: Vec<String>,
     /// How long each may take, and what `before` did may last, such as `30s`.
     pub timeout: Option<String>,
 }
@@ -558,15 +560,16 @@ fn one_hook(name: &str, settings: HookSettings) -> Result<Hook, StartError> {
     if name == volume::NO_HOOK {
         return wrong("that means no hook at all".to_owned(), "give it another name");
     }
-    for argv in [&settings.before, &settings.after, &settings.verify] {
+    let all = [&settings.before, &settings.after, &settings.verify, &settings.alarm];
+    for argv in all {
         if argv.first().is_some_and(|program| !program.starts_with('/')) {
             let what = format!("`{}` is no absolute path", argv[0]);
             return wrong(what, "such as before = [\"/usr/sbin/fsfreeze\", \"-f\", \"/mnt\"]");
         }
     }
-    if [&settings.before, &settings.after, &settings.verify].iter().all(|argv| argv.is_empty()) {
-        let what = "it has neither `before` nor `after` nor `verify`".to_owned();
-        return wrong(what, "give `before` and `after`, or `verify`");
+    if all.iter().all(|argv| argv.is_empty()) {
+        let what = "it has neither `before` nor `after` nor `verify` nor `alarm`".to_owned();
+        return wrong(what, "give `before` and `after`, or `verify`, or `alarm`");
     }
     let timeout = match &settings.timeout {
         None => HOOK_TIMEOUT_DEFAULT,
@@ -578,8 +581,8 @@ fn one_hook(name: &str, settings: HookSettings) -> Result<Hook, StartError> {
     if timeout.is_zero() || timeout > HOOK_TIMEOUT_MAX {
         return wrong("its timeout is out of range".to_owned(), "more than nothing, at most 1h");
     }
-    let HookSettings { before, after, verify, .. } = settings;
-    Ok(Hook { before, after, verify, timeout })
+    let HookSettings { before, after, verify, alarm, .. } = settings;
+    Ok(Hook { before, after, verify, alarm, timeout })
 }
 
 fn size(text: Option<String>, flag: &str) -> Result<Option<u64>, StartError> {

@@ -17,6 +17,7 @@ use units::{BLOCK_BYTES, Moment, Sensitivity, WallTime};
 use volume::{AlarmKind, Pool, View, Volume, WatchInfo};
 
 use crate::StartError;
+use crate::hooks::Hooks;
 use crate::worker::{Stop, Worker};
 
 /// The time between looks.
@@ -199,9 +200,16 @@ pub(crate) struct Watching {
     watched: Mutex<BTreeMap<u64, Watched>>,
     /// Those of which the last look failed.
     failing: Mutex<BTreeSet<u64>>,
+    /// They tell of alarms.
+    hooks: Arc<Hooks>,
 }
 
 impl Watching {
+    /// None yet; these tell of alarms.
+    pub(crate) fn new(hooks: &Arc<Hooks>) -> Watching {
+        Watching { hooks: Arc::clone(hooks), ..Watching::default() }
+    }
+
     /// Begins the thread that looks; at its end all moments are let go of.
     pub(crate) fn start(self: &Arc<Self>, pool: &Arc<Pool>) -> Result<Worker, StartError> {
         let (own, pool) = (Arc::clone(self), Arc::clone(pool));
@@ -256,7 +264,7 @@ impl Watching {
                 let floors = Floors::of(watch.sensitivity, held);
                 let due = note(&mut episode, || Arc::clone(&last), found, floors);
                 if let (Some(due), Some(open)) = (due, &mut episode) {
-                    outcome = give(volume, watch, open, &due);
+                    outcome = give(volume, &self.hooks, (watch, &due), open);
                 }
                 Some((volume.now(), found))
             }
@@ -282,9 +290,9 @@ impl Watching {
 /// Gives an alarm that is due, unless there was one shortly before.
 fn give(
     volume: &Volume,
-    watch: &WatchInfo,
+    hooks: &Hooks,
+    (watch, due): (&WatchInfo, &Due),
     episode: &mut Episode<Arc<View>>,
-    due: &Due,
 ) -> volume::Result<()> {
     let Some(before) = &episode.before else { return Ok(()) };
     let since = |given: WallTime| volume.now().as_nanos().saturating_sub(given.as_nanos());
@@ -294,6 +302,12 @@ fn give(
         let alarm = volume.give_alarm(before.resolved(), due.kind, due.bytes)?;
         let (kind, bytes, mark) = (due.kind.name(), due.bytes, alarm.mark);
         let volume = volume.name();
+        let facts = [
+            ("HINDSIGHT_ALARM", kind.to_owned()),
+            ("HINDSIGHT_BYTES", bytes.to_string()),
+            ("HINDSIGHT_MARK", mark.clone()),
+        ];
+        hooks.tell_alarm(volume, &facts);
         tracing::error!(volume, kind, bytes, mark, "much data was written over in a short time");
     }
     // Once it is given, or another holds an earlier moment.

@@ -106,15 +106,21 @@ impl Context {
             [] => "the server's configuration file names none: [hooks.NAME]".to_owned(),
             names => format!("there is {}", names.join(", ")),
         };
-        Err(Refusal::new(ProblemKind::NotFound, format!("there is no hook {name}")).with_hint(hint))
+        let text = match names.iter().any(|known| known == name) {
+            true => format!("the hook {name} has neither `before` nor `after`"),
+            false => format!("there is no hook {name}"),
+        };
+        Err(Refusal::new(ProblemKind::NotFound, text).with_hint(hint))
     }
 
     /// Refuses a hook that has no check.
     pub(super) fn check_verify(&self, name: Option<&str>) -> Answer<()> {
         let Some(name) = name else { return Ok(()) };
-        self.check_hook(Some(name))?;
         if self.hooks.verify_of(name).is_some() {
             return Ok(());
+        }
+        if !self.hooks.names().iter().any(|known| known == name) {
+            return self.check_hook(Some(name));
         }
         let text = format!("the hook {name} has no `verify`");
         let hint = "in the server's configuration: verify = [\"/path/of/a/check\"]";

@@ -1,6 +1,7 @@
 //! The findings of looks, and the alarms that they give.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use block::{BlockDevice, MemoryDevice};
 use env::{RealClock, RealEntropy};
@@ -13,6 +14,8 @@ use super::{
     Due, Floors, Found, LEAST_BYTES, LOOKS_MAX, PLAIN_BITS, QUIET_LOOKS, RANDOM_BITS, Watching,
     bits_a_byte, found_between, note,
 };
+use crate::hooks::{Hook, Hooks};
+use crate::nbd::tests::rig::eventually;
 use crate::worker::Stop;
 
 const FLOORS: Floors = Floors { scrambled: 8 << 20, wiped: 16 << 20 };
@@ -143,7 +146,21 @@ fn marks(volume: &Volume) -> Vec<String> {
 #[test]
 fn encrypting_a_volume_gives_an_alarm_whose_mark_holds_what_was() {
     let (pool, volume) = stage();
-    let watching = Watching::default();
+    let dir = tempfile::tempdir().expect("a directory");
+    let heard = dir.path().join("heard");
+    let words = "$HINDSIGHT_HOOK $HINDSIGHT_PHASE $HINDSIGHT_SUBJECT $HINDSIGHT_ALARM \
+                 $HINDSIGHT_BYTES $HINDSIGHT_MARK";
+    let script = format!("echo {words} >> {}; echo >> {0}", heard.display());
+    let hook = |alarm: &[&str]| Hook {
+        before: Vec::new(),
+        after: Vec::new(),
+        verify: Vec::new(),
+        alarm: alarm.iter().map(|&word| word.to_owned()).collect(),
+        timeout: Duration::from_secs(60),
+    };
+    let hooks = [("tell", hook(&["/bin/sh", "-c", &script])), ("silent", hook(&[]))];
+    let hooks = hooks.map(|(name, hook)| (name.to_owned(), hook));
+    let watching = Watching::new(&Arc::new(Hooks::new(hooks.into())));
     // Nothing is looked at that nobody wants watched.
     put(&volume, 0, 32, noise);
     (0..3).for_each(|_| watching.look(&pool, &Stop::default()));
@@ -168,6 +185,10 @@ fn encrypting_a_volume_gives_an_alarm_whose_mark_holds_what_was() {
     watching.look(&pool, &Stop::default());
     let alarms = volume.watch().expect("watched").alarms;
     let [alarm] = &alarms[..] else { panic!("{alarms:?}") };
+    let all = || std::fs::read_to_string(&heard).unwrap_or_default();
+    eventually("the hook was told", || all().ends_with("\n\n"));
+    let told = format!("tell alarm {} scrambled {} {}\n\n", volume.name(), alarm.bytes, alarm.mark);
+    assert_eq!(all(), told);
     assert_eq!((alarm.kind, alarm.at.seq, alarm.is_held), (AlarmKind::Scrambled, good, true));
     assert!((7 << 20..=9 << 20).contains(&alarm.bytes), "{alarm:?}");
     assert_eq!(marks(&volume), [alarm.mark.as_str()]);
