@@ -12,7 +12,7 @@ const NEW: &str = "req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime2
 const SIGNED: &str = "-CA ca-cert.pem -CAkey ca-key.pem -extensions usr_cert";
 
 /// Runs openssl in a directory, with words that blanks divide, after a clock that says `date`.
-fn openssl(dir: &Path, date: &str, words: &str) {
+pub fn openssl(dir: &Path, date: &str, words: &str) {
     let mut command = Command::new("faketime");
     command.args([date, "openssl"]).args(words.split(' ')).current_dir(dir);
     let output = command.output().expect("faketime and openssl: scripts/install-packages test");
