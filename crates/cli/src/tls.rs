@@ -72,8 +72,8 @@ pub enum Verb {
 
 #[derive(Debug, clap::Args)]
 pub struct Validity {
-    /// Days that the certificate is good, the last one before now among them; at most as long as
-    /// the authority, which has ten years.
+    /// Days that the certificate is good, from a day ago on, since clocks may be late. It ends with
+    /// the authority, which has ten years, at the latest.
     #[arg(long, default_value_t = 825, value_parser = value_parser!(u32).range(2..=i64::from(DAYS_MAX)))]
     days: u32,
 }
@@ -81,7 +81,7 @@ pub struct Validity {
 /// A certificate in a directory.
 #[derive(Debug, Serialize)]
 struct Listed {
-    file: PathBuf,
+    file: String,
     kind: &'static str,
     names: Vec<String>,
     expires: Time,
@@ -139,7 +139,7 @@ fn init(
     placed.files(dir, if is_kept { &files[2..] } else { &files })?;
     placed.keep();
     say(&format!("{CA_KEY} signs for whoever has it: keep it where no server runs"));
-    let at = |name: &str| std::path::absolute(dir.join(name));
+    let at = |name: &str| absolute(&dir.join(name));
     let (cert, key, ca) = (at(SERVER_CERT)?, at(SERVER_KEY)?, at(CA_CERT)?);
     let answer = json!({
         "tls_cert": cert, "tls_key": key, "tls_client_ca": ca, "certificates": listed(dir)?,
@@ -172,15 +172,19 @@ fn client(
     }
     placed.files(&own, if out.is_some() { &files[2..] } else { &files })?;
     placed.keep();
-    let folder = std::path::absolute(out.unwrap_or(&own))?;
+    let folder = absolute(out.unwrap_or(&own))?;
     let made = read(dir, own.join(CLIENT_CERT), "client")?;
     say(&format!(
-        "client {name}: until {}; with certificates = \"named\" under [access] it may what the \
-         token of its name may: hindsight token create {name} --role ROLE",
+        "client {name}: until {}; where [access] has certificates = \"named\" it may what its token \
+         may: hindsight token create {name} --role ROLE",
         made.expires
     ));
     let answer = json!({"name": name, "directory": folder, "expires": made.expires});
-    session.answer(&answer, |_| folder.display().to_string())
+    session.answer(&answer, |_| folder.clone())
+}
+
+fn absolute(path: &Path) -> io::Result<String> {
+    Ok(std::path::absolute(path)?.display().to_string())
 }
 
 /// All certificates in a directory.
@@ -208,14 +212,14 @@ fn listed(dir: &Path) -> anyhow::Result<Vec<Listed>> {
 fn read(dir: &Path, file: PathBuf, kind: &'static str) -> anyhow::Result<Listed> {
     let Certificate { common_name, names, expires, .. } = Certificate::read(&file)?;
     let names = if names.is_empty() { common_name.into_iter().collect() } else { names };
-    let file = file.strip_prefix(dir).map(Path::to_owned).unwrap_or(file);
+    let file = file.strip_prefix(dir).unwrap_or(&file).display().to_string();
     let expired = expires <= authority::now()?;
     Ok(Listed { file, kind, names, expires: Time(expires), expired })
 }
 
 fn list(all: &[Listed]) -> String {
     Table::of(all)
-        .left("FILE", |one| one.file.display().to_string())
+        .left("FILE", |one| one.file.clone())
         .left("KIND", |one| one.kind.to_owned())
         .left("NAMES", |one| one.names.join(" "))
         .left("EXPIRES", |one| {

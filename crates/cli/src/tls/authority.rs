@@ -191,7 +191,7 @@ fn alternative(name: &ServerName<'_>) -> Result<SanType, rcgen::Error> {
 /// The certificate of the authority in a directory; an error says what a directory is for.
 pub fn certificate(dir: &Path) -> anyhow::Result<PathBuf> {
     let cert = dir.join(CA_CERT);
-    if cert.exists() {
+    if cert.try_exists().with_context(|| format!("cannot read {}", cert.display()))? {
         return Ok(cert);
     }
     let failure = Failure::new(format!("there is no {}", cert.display()));

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use units::WallTime;
@@ -33,7 +33,7 @@ impl Certificate {
     pub fn read(file: &Path) -> anyhow::Result<Certificate> {
         let cannot = || format!("cannot read a certificate from {}", file.display());
         let der = CertificateDer::from_pem_file(file).with_context(cannot)?;
-        Certificate::of(&der).with_context(cannot)
+        Certificate::of(&der).map_err(|_| anyhow!("it is none")).with_context(cannot)
     }
 
     pub fn of(der: &[u8]) -> ASN1Result<Certificate> {

@@ -2,6 +2,7 @@
 //! and nothing is made in the place of what was there.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -13,7 +14,7 @@ use crate::tls::openssl;
 fn tree(dir: &Path) -> String {
     let mut find = Command::new("find");
     let found = find.arg(dir).args(["-printf", "%P %m %s\n"]).output().expect("find");
-    let text = String::from_utf8(found.stdout).expect("UTF-8");
+    let text = String::from_utf8_lossy(&found.stdout);
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
     lines.join("\n")
@@ -155,6 +156,11 @@ fn files_have_their_modes_and_nothing_is_made_in_the_place_of_what_is_there() {
         assert!(ran.code == 1 && ran.err.contains(said), "{words}: {ran:?}");
         assert_eq!(tree(dir.path()), before, "{words}");
     }
+    // A path that is no text is one all the same.
+    let odd = std::ffi::OsStr::from_bytes(b"\xff\xfe");
+    let run =
+        hindsight().args(["tls", "init", "--name=a"]).arg(odd).current_dir(dir.path()).output();
+    assert_eq!(Ran::of(run.expect("run")).code, 0);
     // Halves of two pairs sign nothing.
     done(dir.path(), "init --name other mixed");
     fs::copy(at("tls/ca-cert.pem"), at("mixed/ca-cert.pem")).expect("copied");
