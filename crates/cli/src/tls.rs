@@ -137,12 +137,13 @@ fn init(
     let files =
         [(CA_KEY, &ca_key), (CA_CERT, &authority.pem), (SERVER_KEY, &key), (SERVER_CERT, &cert)];
     placed.files(dir, if is_kept { &files[2..] } else { &files })?;
+    let certificates = listed(dir)?;
     placed.keep();
     say(&format!("{CA_KEY} signs for whoever has it: keep it where no server runs"));
     let at = |name: &str| absolute(&dir.join(name));
     let (cert, key, ca) = (at(SERVER_CERT)?, at(SERVER_KEY)?, at(CA_CERT)?);
     let answer = json!({
-        "tls_cert": cert, "tls_key": key, "tls_client_ca": ca, "certificates": listed(dir)?,
+        "tls_cert": cert, "tls_key": key, "tls_client_ca": ca, "certificates": certificates,
     });
     session.answer(&answer, |answer| {
         let line = |name: &str| format!("{name} = {}\n", answer[name]);
@@ -171,9 +172,9 @@ fn client(
         placed.files(out, &files)?;
     }
     placed.files(&own, if out.is_some() { &files[2..] } else { &files })?;
-    placed.keep();
     let folder = absolute(out.unwrap_or(&own))?;
     let made = read(dir, own.join(CLIENT_CERT), "client")?;
+    placed.keep();
     say(&format!(
         "client {name}: until {}; where [access] has certificates = \"named\" it may what its token \
          may: hindsight token create {name} --role ROLE",

@@ -41,9 +41,6 @@ impl Placed {
 
     /// Writes files into a directory; those called `...-key.pem` only their owner may read.
     pub fn files(&mut self, dir: &Path, files: &[(&str, &String)]) -> anyhow::Result<()> {
-        if let Some((name, _)) = files.iter().find(|(name, _)| has(dir, name)) {
-            return Err(exists(&dir.join(name)));
-        }
         let staged: io::Result<Vec<_>> =
             files.iter().map(|(name, text)| stage(dir, name, text)).collect();
         let cannot = || format!("cannot write into {}", dir.display());
@@ -77,11 +74,6 @@ impl Drop for Placed {
             let _ = std::fs::remove_dir(directory);
         }
     }
-}
-
-/// Whether something has this name, also a link to nowhere.
-fn has(dir: &Path, name: &str) -> bool {
-    dir.join(name).symlink_metadata().is_ok()
 }
 
 fn stage(dir: &Path, name: &str, text: &str) -> io::Result<NamedTempFile> {
