@@ -74,7 +74,8 @@ pub enum Verb {
 pub struct Validity {
     /// Days that the certificate is good, from a day ago on, since clocks may be late. It ends with
     /// the authority, which has ten years, at the latest.
-    #[arg(long, default_value_t = 825, value_parser = value_parser!(u32).range(2..=i64::from(DAYS_MAX)))]
+    #[arg(long, default_value_t = 825)]
+    #[arg(value_parser = value_parser!(u32).range(2..=i64::from(DAYS_MAX)))]
     days: u32,
 }
 
@@ -176,8 +177,8 @@ fn client(
     let made = read(dir, own.join(CLIENT_CERT), "client")?;
     placed.keep();
     say(&format!(
-        "client {name}: until {}; where [access] has certificates = \"named\" it may what its token \
-         may: hindsight token create {name} --role ROLE",
+        "client {name}: until {}; where [access] has certificates = \"named\" it may what its \
+         token may: hindsight token create {name} --role ROLE",
         made.expires
     ));
     let answer = json!({"name": name, "directory": folder, "expires": made.expires});

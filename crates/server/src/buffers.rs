@@ -11,7 +11,9 @@
 //!    one of up to `OWN_BYTES`.
 //! 4. A connection that holds a `SHARE`th of them gets no more.
 //! 5. Writes may hold theirs for as long as they wait for room: a `KEPT`th is for reads alone.
-//! 6. A buffer holds arbitrary bytes when it is taken, of other clients too: who takes one fills it
+//! 6. A client that keeps others waiting, and neither takes its answers nor sends its data, loses
+//!    its connection (`serving::Stall`).
+//! 7. A buffer holds arbitrary bytes when it is taken, of other clients too: who takes one fills it
 //!    before anything of it is sent.
 
 use std::collections::VecDeque;
@@ -170,6 +172,12 @@ impl Buffers {
         self.waits.load(Ordering::Relaxed)
     }
 
+    /// Whether a connection other than this waits.
+    fn others_wait(&self, id: u64) -> bool {
+        let waits = |class: &Class| class.state.lock().waiting.iter().any(|one| one.id != id);
+        self.classes.iter().any(waits)
+    }
+
     fn give_back(&self, class: usize, is_kept: bool, bytes: Box<[u8]>) {
         let mut state = self.classes[class].state.lock();
         if self.is_pool {
@@ -277,6 +285,11 @@ impl Taker {
     /// Whether the connection waits for buffers.
     pub(crate) fn is_waiting(&self) -> bool {
         self.waits_in.is_some()
+    }
+
+    /// Whether the connection holds buffers while others wait for some.
+    pub(crate) fn is_in_the_way(&self) -> bool {
+        self.held.bytes.load(Ordering::Relaxed) > 0 && self.buffers.others_wait(self.id)
     }
 
     /// Before a turn: who is to be woken when it has to wait.

@@ -3,7 +3,7 @@
 //! ```text
 //! threads   accept, count, deal sockets to data threads (one single-threaded runtime each)
 //! socket    the stream under a session; `input` receives from it, `output` sends to it, `watch`
-//!           sees its end
+//!           sees its end, `stall` that it moves nothing
 //! group     writes of one turn that go to the engine together
 //! jobs      what may wait for a device, on threads that may block
 //!   writing   a write, as far as it gets, and on once there is room
@@ -33,6 +33,7 @@ mod opening;
 mod output;
 mod replies;
 mod socket;
+mod stall;
 mod subject;
 mod threads;
 mod unix_socket;
@@ -55,6 +56,7 @@ pub(crate) use replies::Replies;
 #[cfg(test)]
 pub(crate) use socket::AHEAD_BYTES_MAX;
 pub(crate) use socket::Connection;
+pub(crate) use stall::Stall;
 pub(crate) use subject::common_name;
 pub(crate) use threads::Given;
 pub use threads::{DataThreads, FrontEnd, Listeners};
@@ -99,6 +101,9 @@ pub struct Limits {
     pub handshake_whole: Duration,
     /// How long a stopping server waits for clients to take the replies they are owed.
     pub farewell: Duration,
+    /// How long a client may take no answers, or send no data, while others wait for the buffers
+    /// that it holds.
+    pub stall: Duration,
 }
 
 impl Default for Limits {
@@ -111,6 +116,7 @@ impl Default for Limits {
             handshake_step: Duration::from_secs(10),
             handshake_whole: Duration::from_secs(120),
             farewell: Duration::from_secs(5),
+            stall: Duration::from_secs(30),
         }
     }
 }

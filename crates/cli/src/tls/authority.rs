@@ -44,7 +44,6 @@ const SECOND_NS: u64 = 1_000_000_000;
 const DAY: Span = Span(86_400 * SECOND_NS);
 
 /// A private key.
-#[derive(Debug)]
 struct Key {
     pair: EcdsaKeyPair,
     pkcs8: Vec<u8>,
@@ -94,7 +93,6 @@ impl SigningKey for Key {
 }
 
 /// An authority: its key, its certificate, and what that says.
-#[derive(Debug)]
 pub struct Authority {
     key: Key,
     pub pem: String,

@@ -38,7 +38,7 @@ use crate::buffers::{Chain, Taker};
 use crate::meters::VolumeMeter;
 use crate::serving::{
     Connection, End, Event, Export, GroupMemory, INPUT_BYTES, Input, JobReport, Jobs, Left, Output,
-    Stage, Tally, Threads, Watch, What, Writing, watch_for_leave,
+    Stage, Stall, Tally, Threads, Watch, What, Writing, watch_for_leave,
 };
 use crate::who::Caller;
 
@@ -87,6 +87,9 @@ pub(super) struct Session {
     is_unwatched: bool,
     /// Bytes may be left in the TLS layer.
     is_unflushed: bool,
+    stall: Stall,
+    /// Bytes of payloads that were received into buffers of their own.
+    payload_bytes: u64,
     connection: Connection,
     events: UnboundedReceiver<Event<WriteRequest>>,
     pub(super) client: String,
@@ -128,6 +131,8 @@ pub(super) async fn serve(
         watch: None,
         is_unwatched: false,
         is_unflushed: false,
+        stall: Stall::default(),
+        payload_bytes: 0,
         connection,
         events,
         client,
@@ -171,6 +176,7 @@ impl Session {
                 self.tally.lap(&mut laps, Stage::Receive);
             }
             has_moved |= self.watch_for_end(cx);
+            has_moved |= self.watch_for_stall(cx);
             if !has_moved {
                 self.tally.add_to(&self.context.counters);
                 return if self.is_over() { Poll::Ready(()) } else { Poll::Pending };
@@ -310,7 +316,10 @@ impl Session {
         while self.may_receive() {
             let received = match &mut self.receiving {
                 Receiving::Payload { payload, filled, .. } => {
-                    poll_fill(&mut self.connection, cx, payload, filled)
+                    let before = *filled;
+                    let received = poll_fill(&mut self.connection, cx, payload, filled);
+                    self.payload_bytes += (*filled - before) as u64;
+                    received
                 }
                 Receiving::Requests | Receiving::Skip { .. } => {
                     self.input.poll_receive(&mut self.connection, cx)
@@ -386,6 +395,21 @@ impl Session {
             },
         }
         self.watch = None;
+        true
+    }
+
+    /// Gives up a client that keeps others waiting for the buffers of answers that it does not take,
+    /// or of data that it does not send.
+    fn watch_for_stall(&mut self, cx: &mut Context<'_>) -> bool {
+        let lacks_data = matches!(&self.receiving,
+            Receiving::Payload { payload, filled, .. } if *filled < payload.len());
+        let is_awaited = self.output.pending_bytes() > 0 || lacks_data;
+        let moved_bytes = is_awaited.then(|| self.output.sent_bytes() + self.payload_bytes);
+        let (patience, who) = (self.context.limits.stall, (&self.taker, &*self.client));
+        if self.phase == Phase::Dead || !self.stall.gives_up(cx, patience, moved_bytes, who) {
+            return false;
+        }
+        self.die();
         true
     }
 

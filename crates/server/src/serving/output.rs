@@ -33,6 +33,8 @@ pub(crate) struct Output {
     /// How much of the first of `replies` is sent.
     first_sent: usize,
     replies_bytes: usize,
+    /// All bytes that were sent so far.
+    sent_bytes: u64,
 }
 
 impl Output {
@@ -44,12 +46,18 @@ impl Output {
             replies: VecDeque::new(),
             first_sent: 0,
             replies_bytes: 0,
+            sent_bytes: 0,
         }
     }
 
     /// Bytes that are still to be sent.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.end - self.start + self.replies_bytes
+    }
+
+    /// Bytes that were sent so far.
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
     }
 
     /// Space for a reply of `count` bytes, to be `commit`ted; holds arbitrary bytes.
@@ -118,6 +126,7 @@ impl Output {
 
     /// Accounts for `count` bytes sent, in the order in which `poll_send` lays them out.
     fn sent(&mut self, mut count: usize) {
+        self.sent_bytes += count as u64;
         if self.first_sent > 0 {
             count = self.sent_first(count);
         }

@@ -7,8 +7,9 @@ const NEW_KEY: &str = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
 
 /// Runs openssl in a directory, with words that blanks divide, after a clock that says `date`.
 fn openssl(dir: &Path, date: &str, words: &str) {
-    let mut command = Command::new("faketime");
-    command.args([date, "openssl"]).args(words.split(' ')).current_dir(dir);
+    let clock: &[&str] = if date == "now" { &[] } else { &["faketime", date] };
+    let mut command = Command::new("env");
+    command.args(clock).arg("openssl").args(words.split(' ')).current_dir(dir);
     let output = command.output().expect("faketime and openssl: scripts/install-packages test");
     assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
 }

@@ -1,7 +1,8 @@
 //! Copying blocks of what lies outside into one segment, and the commit that names segment and run.
 //!
 //! Invariant: a block is copied if some moment that can be opened sees it in the file: then the
-//! first such moment does. Others are done without: none will see them again.
+//! first such moment does. Others are done without: none will see them again. Neither are zeros:
+//! a block that nothing is known of is read as zeros once the file is let go.
 
 use std::collections::BTreeSet;
 use std::io::IoSlice;
@@ -13,12 +14,12 @@ use block::Purpose;
 use format::batch::{BatchEncoder, BatchKind, header_bytes};
 use format::checksum::block_crc;
 use format::location::Location;
-use format::map::{Entry, cover};
+use format::map::Entry;
 use history::{
     BLOCKS_PER_PAGE, IoKind, OUTSIDE_SEQ, RunBuilder, Segment, Slot, Store, StoredRun, Timeline,
     block_location,
 };
-use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
+use units::{BLOCK_BYTES, Lba, Seq};
 
 use crate::Result;
 use crate::catalogue::tables;
@@ -30,6 +31,10 @@ use crate::placement::in_place::ranges;
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Entries of one commit at most.
 const ENTRIES_MAX: usize = 1 << 16;
+/// Pages of one commit at most.
+const PAGES_MAX: usize = 1 << 12;
+/// Zeros that cost as much as one byte that is copied: most are holes, which no device reads.
+const ZEROS_PER_BYTE: u64 = 64;
 
 /// Blocks on their way into one segment.
 pub struct CopyJob {
@@ -54,15 +59,6 @@ pub struct Way<'a> {
     pub source: &'a Source,
     /// Hears which pages of blocks are in the map now.
     pub copied: &'a dyn Fn(&BTreeSet<u64>),
-}
-
-/// The outcome of some blocks.
-#[derive(Clone, Copy, Debug)]
-enum Copied {
-    /// They are zeros.
-    Zeros(u64, u32),
-    /// One with data.
-    Data(u64),
 }
 
 /// How it went with a page.
@@ -91,7 +87,7 @@ impl CopyJob {
 
     /// Whether it is time for a commit.
     pub fn is_full(&self) -> bool {
-        self.entries.len() >= ENTRIES_MAX
+        self.entries.len() >= ENTRIES_MAX || self.pages.len() >= PAGES_MAX
     }
 
     /// Copies the blocks of a page that some moment sees in the file.
@@ -130,13 +126,16 @@ impl CopyJob {
                 }
             }
         }
-        let spent = 2 * copied.len() as u64 * BLOCK_BYTES;
+        let is_zero = |&block: &u64| {
+            bytes[within(&blocks, &(block..block + 1))].iter().all(|&byte| byte == 0)
+        };
+        let zeros = copied.extract_if(.., |block| is_zero(block)).count() as u64 * BLOCK_BYTES;
         self.put(way, &blocks, &copied, &bytes)?;
         if let Some(e) = unreadable {
             return Ok(Page::Unreadable(e));
         }
         self.pages.push(page);
-        Ok(Page::Copied(spent))
+        Ok(Page::Copied(2 * copied.len() as u64 * BLOCK_BYTES + zeros / ZEROS_PER_BYTE))
     }
 
     /// Writes blocks of a page, in batches that fit a segment.
@@ -151,32 +150,11 @@ impl CopyJob {
         let data_max = usize::try_from(self.store.zone_bytes / 4 / BLOCK_BYTES)
             .expect("zones are small")
             .clamp(1, BLOCKS_PER_PAGE);
-        let mut rest = copied;
-        while !rest.is_empty() {
-            let mut ops: Vec<Copied> = Vec::new();
-            let (mut count, mut data_blocks) = (0, 0);
-            for &block in rest {
-                let is_zero = data(block).iter().all(|&b| b == 0);
-                match ops.last_mut() {
-                    Some(Copied::Zeros(first, zeros))
-                        if is_zero && *first + u64::from(*zeros) == block =>
-                    {
-                        *zeros += 1;
-                    }
-                    _ if is_zero => ops.push(Copied::Zeros(block, 1)),
-                    _ if data_blocks == data_max => break,
-                    _ => {
-                        ops.push(Copied::Data(block));
-                        data_blocks += 1;
-                    }
-                }
-                count += 1;
-            }
-            rest = &rest[count..];
-            let need = header_bytes(BatchKind::Relocated, ops.len(), data_blocks)
-                + u32::try_from(data_blocks * BLOCK).expect("a page of data");
+        for part in copied.chunks(data_max) {
+            let need = header_bytes(BatchKind::Relocated, part.len(), part.len())
+                + u32::try_from(part.len() * BLOCK).expect("a page of data");
             let segment = self.segment_with(way, need)?;
-            self.write(way.core, &segment, &ops, data)?;
+            self.write(way.core, &segment, part, data)?;
         }
         Ok(())
     }
@@ -185,31 +163,16 @@ impl CopyJob {
         &mut self,
         core: &Core,
         segment: &Segment,
-        ops: &[Copied],
+        part: &[u64],
         data: impl Fn(u64) -> &'b [u8],
     ) -> Result<()> {
         let offset = segment.end.load(Ordering::Acquire);
         let header = relocated(segment, offset, self.timeline, OUTSIDE_SEQ);
         let mut header_of = Vec::new();
         let mut encoder = BatchEncoder::new(&mut header_of);
-        let mut blocks: Vec<(u64, u32)> = Vec::new();
-        let before = self.entries.len();
-        for op in ops {
-            match *op {
-                Copied::Zeros(block, count) => {
-                    encoder.push_relocated_zero(block, count, OUTSIDE_SEQ);
-                    let location = Location::hole_in(segment.number);
-                    let keys = cover(Lba(block), BlockCount(u64::from(count)));
-                    let hole = |key| Entry { key, seq: OUTSIDE_SEQ, location, crc: 0 };
-                    self.entries.extend(keys.map(hole));
-                }
-                Copied::Data(block) => {
-                    let crc = block_crc(data(block));
-                    encoder.push_relocated(block, OUTSIDE_SEQ, crc);
-                    blocks.push((block, crc));
-                }
-            }
-        }
+        let checked = |&block: &u64| (block, block_crc(data(block)));
+        let blocks: Vec<(u64, u32)> = part.iter().map(checked).collect();
+        blocks.iter().for_each(|&(block, crc)| encoder.push_relocated(block, OUTSIDE_SEQ, crc));
         let sizes = encoder.finish(&header);
         let mut slices = vec![IoSlice::new(&header_of)];
         slices.extend(blocks.iter().map(|&(block, _)| IoSlice::new(data(block))));
@@ -222,8 +185,7 @@ impl CopyJob {
             self.entries.push(Entry::data(Lba(block), OUTSIDE_SEQ, location, crc));
         }
         segment.end.store(offset + sizes.total(), Ordering::Release);
-        let count = i64::try_from(self.entries.len() - before).expect("a batch is small");
-        segment.add_entries(count);
+        segment.add_entries(i64::try_from(part.len()).expect("a batch is small"));
         Ok(())
     }
 

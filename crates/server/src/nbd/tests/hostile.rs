@@ -309,6 +309,62 @@ fn clients_that_take_no_replies_hold_the_buffers_and_no_more() {
     assert_eq!(buffers.held_bytes(), 0, "every buffer comes back");
 }
 
+/// Two clients want more than there is, and take no answers or send no data: those behind them in
+/// the line are served once the first is given up. Nobody is while nobody waits.
+#[test]
+fn clients_that_move_nothing_keep_nobody_waiting_for_ever() {
+    const LONGEST: u64 = 32 << 20;
+    let stall = Duration::from_millis(500);
+    for command in [Command::Read, Command::Write] {
+        let (rig, disk) = memory_with(Limits { stall, ..Limits::default() });
+        disk.is_cold.store(true, Ordering::SeqCst);
+        let mut greedy: Vec<Client> =
+            (0..2).map(|_| Client::begin(&rig, "disk", ReplyStyle::Simple)).collect();
+        let ask = |client: &mut Client| {
+            let request = client.request(command, 0, LONGEST);
+            let header = encode::request(&request, client.style.headers());
+            client.socket.write_all(header.as_bytes()).expect("send");
+        };
+        let open = || rig.context.counters.connections_open.load(Ordering::SeqCst);
+        ask(&mut greedy[0]);
+        eventually("the first has its buffers", || rig.context.buffers.held_bytes() > 30 << 20);
+        std::thread::sleep(3 * stall);
+        assert_eq!(open(), 2, "nobody waits for what it holds");
+        ask(&mut greedy[1]);
+        eventually("the second waits", || rig.context.buffers.waits() > 0);
+        let mut patient = Client::begin(&rig, "disk", ReplyStyle::Simple);
+        assert_eq!(patient.ask(Command::Write, 0, &[7; 256 << 10]), 0);
+        assert_eq!(patient.read(0, 256 << 10), Ok(vec![7; 256 << 10]));
+        eventually("one was given up", || open() < 3);
+        drop((greedy, patient));
+        all_gone(&rig);
+    }
+}
+
+/// One that takes a little of its answer again and again is served to the end, though others wait.
+#[test]
+fn a_client_that_is_only_slow_is_served_while_others_wait() {
+    let stall = Duration::from_millis(300);
+    let (rig, disk) = memory_with(Limits { stall, ..Limits::default() });
+    disk.bytes.lock().fill(1);
+    disk.is_cold.store(true, Ordering::SeqCst);
+    let mut slow = Client::begin(&rig, "disk", ReplyStyle::Simple);
+    let mut other = Client::begin(&rig, "disk", ReplyStyle::Simple);
+    for client in [&mut slow, &mut other] {
+        let request = client.request(Command::Read, 0, 32 << 20);
+        client.send(&request, &[]);
+    }
+    eventually("one of them waits", || rig.context.buffers.waits() > 0);
+    let mut head = [0; 16];
+    slow.socket.read_exact(&mut head).expect("an answer");
+    let mut piece = vec![0; 1 << 20];
+    for _ in 0..32 {
+        std::thread::sleep(stall / 5);
+        slow.socket.read_exact(&mut piece).expect("it is not given up");
+        assert!(piece.iter().all(|&byte| byte == 1));
+    }
+}
+
 #[test]
 fn jobs_of_all_connections_are_bounded_and_each_connection_has_one() {
     let limits = Limits { in_flight_total_max: 8, ..Limits::default() };
