@@ -102,6 +102,12 @@ pub struct AccessToken {
     /// The token itself: in the answer to the call that made it, and never again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
+    /// Whether it logs in over iSCSI, with its name as the user of CHAP.
+    #[serde(default)]
+    pub chap: bool,
+    /// The secret of that: in the answer to the call that made it, and never again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chap_secret: Option<String>,
 }
 
 impl fmt::Debug for AccessToken {
@@ -124,4 +130,7 @@ pub struct CreateToken {
     /// How long it is good; for ever if that is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<SpanInput>,
+    /// Whether it gets a secret for CHAP too, by which it logs in over iSCSI.
+    #[serde(default)]
+    pub chap: bool,
 }

@@ -56,6 +56,7 @@ pub fn run(session: &Session, args: Args) -> anyhow::Result<ExitCode> {
         role: RoleName(args.role),
         volumes: args.volumes.into_iter().map(Pattern).collect(),
         expires: Some(SpanInput(args.how_long)),
+        chap: false,
     })?;
     let secret = made.secret.context("the server told no secret")?;
     // A fragment is sent to no server and no proxy; the page takes it out of the address at once.

@@ -38,6 +38,10 @@ pub enum Verb {
         /// Write it to a new file that only its owner may read, instead of standard output.
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
+        /// Make it a secret for CHAP too, in a new file that only its owner may read: an initiator
+        /// logs in over iSCSI with the token's name and that.
+        #[arg(long, value_name = "FILE")]
+        chap: Option<PathBuf>,
     },
     /// List tokens.
     #[command(visible_alias = "ls")]
@@ -71,14 +75,15 @@ fn read<T: FromStr<Err = Malformed>>(text: &str) -> Result<T, String> {
 
 pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
-        Verb::Create { name, role, volumes, expires, output } => {
+        Verb::Create { name, role, volumes, expires, output, chap } => {
             let asked = CreateToken {
                 name,
                 role: RoleName(role),
                 volumes: volumes.into_iter().map(Pattern).collect(),
                 expires: expires.map(SpanInput),
+                chap: chap.is_some(),
             };
-            create(session, &asked, output.as_deref())?;
+            create(session, &asked, (output.as_deref(), chap.as_deref()))?;
         }
         Verb::List => session.answer(&session.client()?.tokens()?, |all| list(all))?,
         Verb::Show { name } => session.answer(&session.client()?.token(&name)?, show)?,
@@ -100,35 +105,61 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::Done)
 }
 
-fn create(session: &Session, asked: &CreateToken, output: Option<&Path>) -> anyhow::Result<()> {
+fn create(
+    session: &Session,
+    asked: &CreateToken,
+    (output, chap): (Option<&Path>, Option<&Path>),
+) -> anyhow::Result<()> {
     let client = session.client()?;
-    // A file that cannot be is found before there is a token that nobody has.
-    let file = output.map(|path| new_file(path).map(|file| (path, file))).transpose()?;
-    let made = client.create_token(asked);
-    let mut made = match (made, &file) {
-        (Ok(made), _) => made,
-        (Err(error), file) => {
-            if let Some((path, _)) = file {
-                // The server's error is the one to tell.
-                let _ = std::fs::remove_file(path);
-            }
-            return Err(error.into());
-        }
-    };
-    let secret = made.secret.clone().context("the server told no secret")?;
-    if let Some((path, mut file)) = file {
-        let written = writeln!(file, "{secret}").and_then(|()| file.sync_all());
-        if let Err(error) = written {
+    // Files that cannot be are found before there is a token that nobody has.
+    let output = output.map(SecretFile::new).transpose()?;
+    let chap = chap.map(SecretFile::new).transpose()?;
+    let mut made = client.create_token(asked)?;
+    let told = |secret: Option<String>| secret.context("the server told no secret");
+    for (file, secret) in [(output, &mut made.secret), (chap, &mut made.chap_secret)] {
+        let Some(file) = file else { continue };
+        let path = file.path.to_owned();
+        if let Err(error) = told(secret.take()).and_then(|secret| file.keep(&secret)) {
             // Nobody has it, and so nobody is to be let in by it.
             client.revoke_token(&made.name)?;
-            return Err(error).with_context(|| format!("cannot write {}", path.display()));
+            return Err(error);
         }
-        made.secret = None;
         say(&format!("token {}: in {}", made.name, path.display()));
-        return session.answer(&made, |_| String::new());
     }
-    say(&format!("token {}: keep it, it is not told again", made.name));
+    if made.secret.is_some() {
+        say(&format!("token {}: keep it, it is not told again", made.name));
+    }
+    let secret = made.secret.clone().unwrap_or_default();
     session.answer(&made, |_| secret)
+}
+
+/// A new file for a secret; gone again unless it is kept.
+struct SecretFile<'p> {
+    path: &'p Path,
+    file: std::fs::File,
+    is_kept: bool,
+}
+
+impl SecretFile<'_> {
+    fn new(path: &Path) -> anyhow::Result<SecretFile<'_>> {
+        Ok(SecretFile { path, file: new_file(path)?, is_kept: false })
+    }
+
+    fn keep(mut self, secret: &str) -> anyhow::Result<()> {
+        let written = writeln!(self.file, "{secret}").and_then(|()| self.file.sync_all());
+        written.with_context(|| format!("cannot write {}", self.path.display()))?;
+        self.is_kept = true;
+        Ok(())
+    }
+}
+
+impl Drop for SecretFile<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // The error that was the cause is the one to tell.
+            let _ = std::fs::remove_file(self.path);
+        }
+    }
 }
 
 fn new_file(path: &Path) -> anyhow::Result<std::fs::File> {
@@ -179,5 +210,6 @@ fn show(token: &AccessToken) -> String {
         ("made by", made_by),
         ("expires", until(token)),
         ("last used", day(token)),
+        ("iscsi", if token.chap { "logs in by CHAP" } else { "-" }.to_owned()),
     ])
 }

@@ -38,6 +38,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use volume::Token;
+
 use crate::admission::is_loopback;
 use crate::fill::Thin;
 use crate::serving::{FrontEnd, Given, Serving};
@@ -82,10 +84,29 @@ pub struct IscsiContext {
     /// How full the pool is.
     thin: Arc<Thin>,
     refusals: Arc<refusals::Refusals>,
+    /// The tokens that initiators log in by.
+    pub tokens: ChapTokens,
     /// Initiators from beyond this machine are served without a proof as well.
     is_insecure: bool,
     /// Which addresses of ours only this machine reaches.
     is_safe: fn(IpAddr) -> bool,
+}
+
+type GoodTokens = dyn Fn() -> Vec<Arc<Token>> + Send + Sync;
+type NoteUse = dyn Fn(&Arc<Token>) + Send + Sync;
+
+/// The tokens that initiators log in by, each with its name and its secret for CHAP.
+pub struct ChapTokens {
+    /// Those that are good now.
+    pub all: Box<GoodTokens>,
+    /// One was used.
+    pub used: Box<NoteUse>,
+}
+
+impl Default for ChapTokens {
+    fn default() -> ChapTokens {
+        ChapTokens { all: Box::new(Vec::new), used: Box::new(|_| {}) }
+    }
 }
 
 impl IscsiContext {
@@ -100,6 +121,7 @@ impl IscsiContext {
             promises: task::Promises::default(),
             thin: Arc::default(),
             refusals: Arc::default(),
+            tokens: ChapTokens::default(),
             is_insecure,
             is_safe: is_loopback,
         }

@@ -20,7 +20,7 @@ use crate::hooked::Hooked;
 use crate::hooks::{HookCollector, Hooks};
 use crate::http::{Addresses, Context, HttpServer, Parts, Patience};
 use crate::intercept::{self, InterceptCollector, Intercepts};
-use crate::iscsi::{IscsiContext, Targets};
+use crate::iscsi::{ChapTokens, IscsiContext, Targets};
 use crate::listen::{self, Bound, SocketFile};
 use crate::member_watch::MemberWatch;
 use crate::meters::Meters;
@@ -38,7 +38,7 @@ use crate::serving::{
 use crate::taps::{TapCollector, Taps};
 use crate::tls::Tls;
 use crate::token::Token;
-use crate::who::token_named;
+use crate::who::{note_use, token_named, tokens_with_chap};
 use crate::worker::Worker;
 use crate::write_memory::{WriteBufferCollector, Writing};
 use crate::{Attachments, Buffers, Config, NoSpace, StartError, background, pool_files, scratch};
@@ -307,15 +307,19 @@ fn nbd_context(
 }
 
 /// The same memory, recorders and register as those of NBD.
-fn iscsi_context(config: &Config, pool: &Pool, nbd: &NbdContext) -> Arc<IscsiContext> {
+fn iscsi_context(config: &Config, pool: &Arc<Pool>, nbd: &NbdContext) -> Arc<IscsiContext> {
     let limits = Limits { handshake_whole: ISCSI_LOGIN_MAX, ..Limits::default() };
     let serving = Serving { limits, counters: Arc::default(), ..nbd.serving.clone() };
     let pool_id = u64::from_str_radix(&pool.status().id, 16).expect("a pool's number is hex");
-    Arc::new(IscsiContext::new(
-        serving,
-        Targets::new(pool_id, config.iscsi_base.clone()),
-        config.insecure,
-    ))
+    let targets = Targets::new(pool_id, config.iscsi_base.clone());
+    let (all, used) = (Arc::clone(pool), Arc::clone(pool));
+    let tokens = ChapTokens {
+        all: Box::new(move || tokens_with_chap(&all)),
+        used: Box::new(move |token| note_use(&used, token)),
+    };
+    let mut context = IscsiContext::new(serving, targets, config.insecure);
+    context.tokens = tokens;
+    Arc::new(context)
 }
 
 /// The relays before NFS servers; those that are dropped stop.

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use block::is_zero;
 use parking_lot::Mutex;
 use units::{BLOCK_BYTES, Moment, Sensitivity, WallTime};
 use volume::{AlarmKind, Pool, View, Volume, WatchInfo};
@@ -147,10 +148,6 @@ fn bits_a_byte(block: &[u8]) -> f64 {
         if count == 0 { 0.0 } else { -share * share.log2() }
     };
     counts.iter().map(share).sum()
-}
-
-fn is_zero(block: &[u8]) -> bool {
-    block.iter().all(|&byte| byte == 0)
 }
 
 /// The data of an earlier moment that a later one wrote over; `None` where that cannot be told.

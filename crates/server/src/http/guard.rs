@@ -17,7 +17,6 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use env::{Clock, RealClock};
 use rustls::ServerConfig;
-use volume::Token;
 
 use super::answer::Refusal;
 use super::context::Context;
@@ -26,7 +25,7 @@ use crate::tls::Tls;
 use crate::token::Token as PoolToken;
 use crate::who::bearer::{self, PREFIX};
 use crate::who::guesses::Guesses;
-use crate::who::{Caller, for_caller, token_named};
+use crate::who::{Caller, for_caller, note_use, token_named};
 
 /// These paths say nothing secret, and machines without the token ask for them.
 const OPEN_PATHS: [&str; 2] = ["/healthz", "/readyz"];
@@ -201,28 +200,16 @@ impl Guard {
         if token.is_expired(now) {
             return Err(Failed::Expired(token.spec.name.clone()));
         }
-        self.note_use(&token);
+        note_use(pool, &token);
         Ok(Caller::of_token(&token, from))
-    }
-
-    /// Has the day written down on which a token was used.
-    fn note_use(&self, token: &Arc<Token>) {
-        if token.note_use(RealClock::new().wall()) {
-            let (pool, used) = (Arc::clone(&self.context.pool), Arc::clone(token));
-            // Once a day, and nobody waits for it.
-            tokio::task::spawn_blocking(move || {
-                if let Err(error) = pool.record_token_use(&used) {
-                    tracing::debug!(%error, "the use of a token was not written down");
-                }
-            });
-        }
     }
 
     /// The caller with a certificate, by the same rules as over NBD.
     fn certified(&self, shown: &ShownCertificate, from: &Arc<str>) -> Result<Caller, Failed> {
         let name = shown.name.as_deref();
         let named = |name: &str| {
-            token_named(&self.context.pool, name).inspect(|token| self.note_use(token))
+            token_named(&self.context.pool, name)
+                .inspect(|token| note_use(&self.context.pool, token))
         };
         let caller = Caller::of_certificate(name, named, &self.context.access, from);
         caller.ok_or_else(|| {

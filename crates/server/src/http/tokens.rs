@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use env::{Clock, RealClock};
 use units::WallTime;
-use volume::{Token, TokenSpec};
+use volume::{Secret, Token, TokenSpec};
 
 use super::answer::{Answer, Refusal};
 use super::ask::{Body, Named};
@@ -27,6 +27,8 @@ fn told(token: &Token, now: WallTime) -> AccessToken {
         expired: token.is_expired(now),
         last_used: token.used().map(Time),
         secret: None,
+        chap: spec.chap.is_some(),
+        chap_secret: None,
     }
 }
 
@@ -54,6 +56,10 @@ pub(super) async fn create(
     let create = move |context: &Context| {
         let no_randomness = || Refusal::new(ProblemKind::Internal, "the machine has no randomness");
         let made_token = bearer::make().ok_or_else(no_randomness)?;
+        let chap_secret = match body.chap {
+            true => Some(bearer::make_chap().ok_or_else(no_randomness)?),
+            false => None,
+        };
         let now = RealClock::new().wall();
         let until =
             |span: api::SpanInput| WallTime::from_nanos(now.as_nanos().saturating_add(span.0.0));
@@ -64,10 +70,11 @@ pub(super) async fn create(
             role: body.role.0,
             volumes: body.volumes.into_iter().map(|pattern| pattern.0).collect(),
             expires: body.expires.map(until),
+            chap: chap_secret.clone().map(Secret::new).transpose()?,
         };
         let token = context.pool.create_token(spec)?;
         let place = format!("{API_PREFIX}/tokens/{}", token.spec.name);
-        let told = AccessToken { secret: Some(made_token.text), ..told(&token, now) };
+        let told = AccessToken { secret: Some(made_token.text), chap_secret, ..told(&token, now) };
         Ok(made(place, told))
     };
     context.engine(create).await

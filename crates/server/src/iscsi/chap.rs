@@ -10,7 +10,7 @@
 
 use env::{Entropy, RealEntropy};
 use md5::{Digest, Md5};
-use volume::Credential;
+use volume::{Credential, Token};
 use wire::iscsi::chap::{self, Algorithm, Answer, Challenge};
 use wire::iscsi::negotiation::first_common;
 use wire::iscsi::text::{self, Pair};
@@ -163,6 +163,12 @@ impl Authentication {
         }
         Ok(proved.into_iter().map(|proof| proof.initiator.clone()).collect())
     }
+}
+
+/// The name and the secret by which a token logs in.
+pub(super) fn credential(token: &Token) -> Credential {
+    let secret = token.spec.chap.clone().expect("those without are not looked at");
+    Credential { user: token.spec.name.clone(), secret }
 }
 
 fn challenge() -> Challenge {

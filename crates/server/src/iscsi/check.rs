@@ -41,13 +41,22 @@ pub(super) fn check(
     if disk.nexus.forbids(&command) {
         return Err(Ended::Status(Status::RESERVATION_CONFLICT));
     }
-    if command.writes() && disk.is_protected() {
+    let is_for_writers = command.writes() || disk.is_reader && changes_for_others(&command);
+    if is_for_writers && disk.is_protected() {
         return Err(Sense::new(SenseKey::DATA_PROTECT, Code::WRITE_PROTECTED).into());
     }
     if let Some(range) = command.range() {
         within(&command, &range, disk.blocks())?;
     }
     Ok(command)
+}
+
+/// Whether a command changes a unit for all who use it, though not its data.
+fn changes_for_others(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Reserve | Command::PersistentReserveOut { .. } | Command::ModeSelect { .. }
+    )
 }
 
 fn within(command: &Command, range: &Range, blocks: u64) -> Result<(), Sense> {

@@ -43,6 +43,8 @@ pub(super) struct Disk {
     pub(super) seen: Vec<trace::Request>,
     /// It was taken from the session: what is under way ends, nothing begins.
     pub(super) is_taken: bool,
+    /// Its session may only read, and change nothing for others.
+    pub(super) is_reader: bool,
     /// One of several: it is one session's own client, which can leave alone.
     pub(super) attachment: Option<Attachment>,
     size_bytes: u64,
@@ -64,8 +66,9 @@ impl Disk {
             size_bytes: export.size_bytes(),
             meter: export.present_of().and_then(|id| context.meters.of(id, export.name())),
             seen: Vec::new(),
-            is_taken: false,
             attachment: Some(attachment),
+            is_taken: false,
+            is_reader: false,
             looked: 0,
             number,
             export,
@@ -110,44 +113,58 @@ impl Disk {
 
     /// Whether it takes no writes.
     pub(super) fn is_protected(&self) -> bool {
-        self.export.present_of().is_none() || self.nexus.mode().software_protected
+        self.export.present_of().is_none() || self.is_reader || self.nexus.mode().software_protected
     }
 }
 
 /// The disks of a session, in the order of their numbers.
-#[derive(Default)]
-pub(super) struct Disks(Vec<Disk>);
+pub(super) struct Disks {
+    all: Vec<Disk>,
+    is_reader: bool,
+}
 
 impl Disks {
+    /// Of a session that may only read, or write too.
+    pub(super) fn new(is_reader: bool) -> Disks {
+        Disks { all: Vec::new(), is_reader }
+    }
+
+    /// Whether the session may only read.
+    pub(super) fn is_reader(&self) -> bool {
+        self.is_reader
+    }
+
     fn place(&self, number: Number) -> Result<usize, usize> {
-        self.0.binary_search_by_key(&number, |disk| disk.number)
+        self.all.binary_search_by_key(&number, |disk| disk.number)
     }
 
     /// The disk at an address, also one that was taken.
     pub(super) fn at(&self, lun: Lun) -> Option<&Disk> {
-        self.0.get(self.place(lun.number()?).ok()?)
+        self.all.get(self.place(lun.number()?).ok()?)
     }
 
     /// The same, to be changed.
     pub(super) fn at_mut(&mut self, lun: Lun) -> Option<&mut Disk> {
         let place = self.place(lun.number()?).ok()?;
-        self.0.get_mut(place)
+        self.all.get_mut(place)
     }
 
     /// All, also those that were taken.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Disk> {
-        self.0.iter()
+        self.all.iter()
     }
 
     /// The same, to be changed.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Disk> {
-        self.0.iter_mut()
+        self.all.iter_mut()
     }
 
     /// Adds one; a number is one disk's.
     pub(super) fn add(&mut self, disk: Disk) {
         match self.place(disk.number) {
-            Err(place) => self.0.insert(place, disk),
+            Err(place) => {
+                self.all.insert(place, Disk { is_reader: self.is_reader, ..disk });
+            }
             Ok(_) => tracing::error!(number = disk.number, "a unit that is there is not added"),
         }
     }
@@ -155,13 +172,13 @@ impl Disks {
     /// Lets go of one.
     pub(super) fn remove(&mut self, number: Number) {
         if let Ok(place) = self.place(number) {
-            self.0.remove(place);
+            self.all.remove(place);
         }
     }
 
     /// The addresses of those that are there.
     pub(super) fn luns(&self) -> Vec<Lun> {
-        let there = self.0.iter().filter(|disk| disk.is_there());
+        let there = self.all.iter().filter(|disk| disk.is_there());
         there.map(|disk| Lun::from_number(disk.number)).collect()
     }
 }

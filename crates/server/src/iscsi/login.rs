@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
-use volume::Access;
+use units::Role;
+use volume::{Access, Credential, Token};
 use wire::iscsi::frame::{Frame, PduError};
 use wire::iscsi::limits::{
     BHS_BYTES, DATA_SEGMENT_BYTES_MAX, LOGIN_SEGMENT_BYTES_MAX, TEXT_BYTES_MAX,
@@ -28,6 +29,7 @@ use super::sessions::{Key, Registered};
 use super::targets::{self, Asker, OpenUnit, Target};
 use super::{IscsiContext, WINDOW};
 use crate::serving::Connection;
+use crate::who::Caller;
 
 /// Requests of a login.
 const REQUESTS_MAX: usize = 32;
@@ -41,6 +43,8 @@ pub(super) struct Login {
     pub(super) registered: Option<Registered>,
     /// The initiator of a session that only asks for targets.
     pub(super) asker: Option<Asker>,
+    /// Somebody whom a token let in; none is anybody whom the target lets in by itself.
+    pub(super) caller: Option<Caller>,
     pub(super) negotiation: Negotiation,
     pub(super) parameters: Parameters,
     pub(super) stat_sn: Serial,
@@ -102,6 +106,8 @@ struct Names {
     authentication: Authentication,
     /// The access to the target, as was looked up then.
     access: Access,
+    /// The tokens that may be proved.
+    tokens: Vec<Arc<Token>>,
 }
 
 async fn run(
@@ -255,29 +261,44 @@ impl State<'_> {
         }
         let negotiation = Negotiation::new(Wishes::default(), is_discovery);
         let mut access = Access::default();
+        let mut tokens = (self.context.tokens.all)();
         let wanted = match &target {
             Some(name) => {
-                access = targets::access(self.context, name).await?;
-                self.check_allowed(&access, &initiator)?;
+                let known = targets::known(self.context, name).await?;
+                tokens.retain(|token| known.is_seen_by(token));
+                access = known.access;
+                self.check_allowed(&access, &initiator, !tokens.is_empty())?;
                 vec![access.clone()]
             }
             None => targets::accesses(self.context).await?,
         };
         let wanted = wanted.into_iter().filter(|access| access.allows(&initiator));
         let proof = |access: Access| Some(Proof { initiator: access.chap?, target: access.mutual });
-        let authentication = Authentication::new(wanted.filter_map(proof).collect(), is_discovery);
-        Ok(Names { initiator, target, negotiation, authentication, access })
+        let mut wanted: Vec<Proof> = wanted.filter_map(proof).collect();
+        let is_optional = is_discovery || access.chap.is_none() && !self.is_exposed;
+        let of_token = |token: &Arc<Token>| Proof {
+            initiator: chap::credential(token),
+            target: access.mutual.clone(),
+        };
+        wanted.extend(tokens.iter().map(of_token));
+        let authentication = Authentication::new(wanted, is_optional);
+        Ok(Names { initiator, target, negotiation, authentication, access, tokens })
     }
 
     /// Fails if an initiator may not have a target, whatever it proves.
-    fn check_allowed(&self, access: &Access, initiator: &str) -> Result<(), LoginError> {
+    fn check_allowed(
+        &self,
+        access: &Access,
+        initiator: &str,
+        has_tokens: bool,
+    ) -> Result<(), LoginError> {
         if !access.allows(initiator) {
             let why = format!("{initiator} is not among the initiators that the target allows");
             return refused(LoginStatus::AUTHORIZATION_FAILURE, why);
         }
-        if self.is_exposed && access.chap.is_none() {
-            let why =
-                "beyond this machine only targets with CHAP are served: `hindsight target set`";
+        if self.is_exposed && access.chap.is_none() && !has_tokens {
+            let why = "beyond this machine only who proves itself by CHAP is served: `hindsight \
+                       target set`, `hindsight token create --chap`";
             return refused(LoginStatus::AUTHORIZATION_FAILURE, why);
         }
         Ok(())
@@ -326,7 +347,8 @@ impl State<'_> {
 
     /// Awaits the end of the session whose place this takes, and opens the target.
     async fn finish(&mut self) -> Result<Login, LoginError> {
-        let Names { initiator, target, mut negotiation, authentication, access } =
+        let caller = self.caller()?;
+        let Names { initiator, target, mut negotiation, authentication, access, tokens } =
             self.names.take().expect("the first request was taken up");
         let parameters = negotiation.parameters();
         negotiation.finish_login();
@@ -336,6 +358,7 @@ impl State<'_> {
             target: None,
             registered: None,
             asker: None,
+            caller,
             negotiation,
             parameters,
             stat_sn: self.stat_sn,
@@ -343,7 +366,7 @@ impl State<'_> {
         };
         let Some(name) = target else {
             let (initiator, is_exposed) = (login.initiator.clone(), self.is_exposed);
-            login.asker = Some(Asker { initiator, is_exposed, authentication });
+            login.asker = Some(Asker { initiator, is_exposed, authentication, tokens });
             return Ok(login);
         };
         let key = self.key(&login.initiator, &name);
@@ -372,6 +395,27 @@ impl State<'_> {
         }
         login.target = Some(target);
         Ok(login)
+    }
+
+    /// Somebody whom a token lets in, and who may at least read; none where the target's own secret
+    /// was proved, or nothing had to be.
+    fn caller(&self) -> Result<Option<Caller>, LoginError> {
+        let names = self.names.as_ref().expect("the first request was taken up");
+        let has_proved = |credential: &Credential| names.authentication.has_proved(credential);
+        if names.target.is_none() || names.access.chap.as_ref().is_some_and(has_proved) {
+            return Ok(None);
+        }
+        let Some(token) = names.tokens.iter().find(|token| has_proved(&chap::credential(token)))
+        else {
+            return Ok(None);
+        };
+        (self.context.tokens.used)(token);
+        let caller = Caller::of_token(token, Some(&self.client.into()));
+        if !caller.may(Role::Reader) {
+            let why = format!("{} is {}, and reads no data", caller.who, caller.role);
+            return refused(LoginStatus::AUTHORIZATION_FAILURE, why);
+        }
+        Ok(Some(caller))
     }
 
     async fn respond(

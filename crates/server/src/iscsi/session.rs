@@ -26,6 +26,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep};
+use units::Role;
 use volume::Lack;
 use wire::iscsi::negotiation::{Negotiation, Parameters};
 use wire::iscsi::{AsyncEvent, AsyncMessage, LogoutRequest, Numbers, Tag};
@@ -45,9 +46,10 @@ use super::unit::{Aborted, Number};
 use crate::Attachment;
 use crate::buffers::Taker;
 use crate::serving::{
-    Connection, End, Event, GroupMemory, INPUT_BYTES, Input, JobReport, Jobs, Left, Stage, Tally,
-    Threads, Watch, watch_for_leave,
+    Connection, End, Event, GroupMemory, INPUT_BYTES, Input, JobReport, Jobs, Left, Stage, Stall,
+    Tally, Threads, Watch, watch_for_leave,
 };
+use crate::who::Caller;
 
 /// An initiator that says nothing for so long is asked whether it is there.
 const SILENCE_ASKED: Duration = Duration::from_secs(30);
@@ -116,6 +118,7 @@ struct Session {
     events: UnboundedReceiver<Event<Write>>,
     /// While something waits and nothing is received.
     watch: Option<Watch>,
+    stall: Stall,
     /// Other sessions, volumes and the target ring here.
     bells: UnboundedReceiver<Bell>,
     /// The way for disks that are added.
@@ -134,6 +137,8 @@ struct Session {
     is_asked: bool,
     alarm: Pin<Box<Sleep>>,
     client: String,
+    /// Somebody whom a token let in.
+    caller: Option<Caller>,
     /// The initiator parted with the disk by itself.
     has_parted: bool,
 }
@@ -148,17 +153,15 @@ pub(super) async fn serve(
     client: String,
 ) {
     let (sender, events) = mpsc::unbounded_channel();
-    let farewell = context.limits.farewell;
     let Login { target, registered, .. } = login;
     let port = Port { initiator: login.initiator, isid: login.isid };
     let (ringing, bells) = mpsc::unbounded_channel();
     let mut watchers = JoinSet::new();
     let name = target.as_ref().map(|target| target.name.clone());
-    let way = (&ringing, &mut watchers);
+    let way = (&ringing, &mut watchers, login.caller.as_ref());
     let (disks, attachment, used) = opened(target, (&port, &client), &context, way);
     let (leave, expire) = (sender.clone(), sender.clone());
-    watchers.spawn(watch_for_leave(attachment, stop, leave, farewell));
-    let replaced = registered.as_ref().map(|registered| registered.give_up.clone());
+    watchers.spawn(watch_for_leave(attachment, stop, leave, context.limits.farewell));
     let core = Core {
         absent: name.as_ref().map(|name| context.targets.absent(name)),
         target: name,
@@ -192,18 +195,20 @@ pub(super) async fn serve(
         connection,
         events,
         watch: None,
+        stall: Stall::default(),
         bells,
         ringing,
         port,
         taken: Vec::new(),
         watchers,
+        replaced: Box::pin(until_true(registered.as_ref().map(|it| it.give_up.clone()))),
         registered,
         expire,
-        replaced: Box::pin(until_true(replaced)),
         last_heard: Instant::now(),
         is_asked: false,
         alarm: Box::pin(sleep(SILENCE_ASKED)),
         client,
+        caller: login.caller,
         has_parted: false,
     };
     poll_fn(|cx| session.poll(cx)).await;
@@ -240,9 +245,9 @@ fn opened(
     target: Option<Target>,
     (port, client): (&Port, &str),
     context: &Arc<IscsiContext>,
-    (ringing, watchers): (&Bells, &mut JoinSet<()>),
+    (ringing, watchers, caller): (&Bells, &mut JoinSet<()>, Option<&Caller>),
 ) -> (Disks, Option<Attachment>, Option<Used>) {
-    let mut disks = Disks::default();
+    let mut disks = Disks::new(caller.is_some_and(|caller| !caller.may(Role::Operator)));
     let mut attachment = None;
     let Some(Target { name, units, used, made, .. }) = target else {
         return (disks, attachment, None);
@@ -295,6 +300,7 @@ impl Session {
             self.core.tally.lap(&mut laps, Stage::Receive);
             has_moved |= self.watch_for_end(cx);
             has_moved |= self.watch_time(cx);
+            has_moved |= self.watch_for_stall(cx);
             if !has_moved {
                 self.core.tally.add_to(&self.core.context.counters);
                 return if self.is_over() { Poll::Ready(()) } else { Poll::Pending };
@@ -441,6 +447,11 @@ impl Session {
 
     /// Carries out what is received; whether anything was.
     fn turn(&mut self) -> bool {
+        if self.caller.as_ref().is_some_and(Caller::is_revoked) {
+            tracing::info!(client = self.client, "disconnected: its token was revoked");
+            self.die();
+            return true;
+        }
         let turned = execute::execute(&mut self.core, &mut self.input, &mut self.group);
         if let Some(error) = turned.garbage {
             tracing::warn!(client = self.client, %error, "disconnected");
@@ -561,6 +572,19 @@ impl Session {
         // Others may have wanted its memory for long.
         let has_incoming = self.core.tasks.incoming > 0;
         self.alarm.as_mut().reset(if has_incoming { next.min(looks_again) } else { next });
+        true
+    }
+
+    /// Gives up an initiator that keeps others waiting for the buffers of answers that it does not
+    /// take.
+    fn watch_for_stall(&mut self, cx: &mut Context<'_>) -> bool {
+        let output = &self.core.sender.output;
+        let moved_bytes = (output.pending_bytes() > 0).then(|| output.sent_bytes());
+        let (patience, who) = (self.core.context.limits.stall, (&self.core.taker, &*self.client));
+        if self.phase == Phase::Dead || !self.stall.gives_up(cx, patience, moved_bytes, who) {
+            return false;
+        }
+        self.die();
         true
     }
 

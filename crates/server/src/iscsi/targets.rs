@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 
 use env::RankedMutex;
 use tokio::sync::watch;
-use units::Seq;
-use volume::{Access, TargetInfo};
+use units::{Role, Seq};
+use volume::{Access, TargetInfo, Token, UnitInfo};
 use wire::iscsi::{LoginStatus, names, text};
 use wire::scsi::Identity;
 
 use super::IscsiContext;
-use super::chap::Authentication;
+use super::chap::{self, Authentication};
 use super::disks::{Bell, Bells};
 use super::sessions::Opened;
 use super::unit::{Number, UnitId};
@@ -254,16 +254,28 @@ pub(super) struct Asker {
     /// Others hear what is said, and reach the address that it came to.
     pub(super) is_exposed: bool,
     pub(super) authentication: Authentication,
+    /// The tokens that it may have proved.
+    pub(super) tokens: Vec<Arc<Token>>,
 }
 
 impl Asker {
-    /// Whether it may log in to a target.
-    fn may(&self, access: &Access) -> bool {
+    /// Whether it may log in to a target of this name.
+    fn may(&self, exports: &dyn Exports, name: &str, access: &Access) -> bool {
         let has_proved = match &access.chap {
             Some(credential) => self.authentication.has_proved(credential),
             None => !self.is_exposed,
         };
-        has_proved && access.allows(&self.initiator)
+        let is_proved_token = |token: &&Arc<Token>| {
+            let credential = chap::credential(token);
+            token.spec.role.includes(Role::Reader) && self.authentication.has_proved(&credential)
+        };
+        let mut tokens = self.tokens.iter().filter(is_proved_token).peekable();
+        let may = has_proved
+            || tokens.peek().is_some() && {
+                let known = Known::of(exports, name);
+                tokens.any(|token| known.is_seen_by(token))
+            };
+        may && access.allows(&self.initiator)
     }
 }
 
@@ -298,7 +310,7 @@ impl Listing {
             let page = context.exports.targets_after(&self.last, LISTED_AT_ONCE);
             self.is_over = page.len() < LISTED_AT_ONCE;
             for (name, access) in page {
-                if asker.may(&access)
+                if asker.may(&*context.exports, &name, &access)
                     && let Some(target) = context.targets.name_of(&name)
                 {
                     text::put_target(&target, portals, out);
@@ -316,23 +328,51 @@ pub(super) fn may_know(context: &IscsiContext, asker: &Asker, name: &str) -> boo
         let presents = context.exports.presents();
         presents.iter().find(|it| it.name() == wanted.volume).map(|it| it.access())
     });
-    wanted.moment.is_none() && access.is_some_and(|access| asker.may(&access))
+    let may = |access: Access| asker.may(&*context.exports, &wanted.volume, &access);
+    wanted.moment.is_none() && access.is_some_and(may)
 }
 
-/// The access to the target of a name, made, present or past; everybody has it if there is none.
-pub(super) async fn access(context: &Arc<IscsiContext>, name: &str) -> io::Result<Access> {
+/// The things of a target that a login is judged by.
+#[derive(Default)]
+pub(super) struct Known {
+    /// Everybody has access to what is not there.
+    pub(super) access: Access,
+    /// The names of its volumes.
+    volumes: Vec<String>,
+}
+
+impl Known {
+    /// Of a target that was made, or of the present or the past of a volume.
+    fn of(exports: &dyn Exports, name: &str) -> Known {
+        match exports.target(name) {
+            Some(made) => {
+                // A unit that is not served now has no name that a pattern could match.
+                let name = |unit: UnitInfo| unit.volume.unwrap_or_default();
+                Known { access: made.access, volumes: made.units.into_iter().map(name).collect() }
+            }
+            None => {
+                let present = exports.open(name);
+                let access = present.map_or_else(|_| Access::default(), |export| export.access());
+                Known { access, volumes: vec![name.to_owned()] }
+            }
+        }
+    }
+
+    /// Whether a token sees all of it.
+    pub(super) fn is_seen_by(&self, token: &Token) -> bool {
+        let patterns = &token.spec.volumes;
+        let sees = |name: &String| patterns.iter().any(|pattern| pattern.matches(name));
+        patterns.is_empty() || self.volumes.iter().all(sees)
+    }
+}
+
+/// The same of what a name names, be it made, present or past.
+pub(super) async fn known(context: &Arc<IscsiContext>, name: &str) -> io::Result<Known> {
     let Some(wanted) = names::split(&context.targets.base, name) else {
-        return Ok(Access::default());
+        return Ok(Known::default());
     };
     let context = Arc::clone(context);
-    let access = move || match context.exports.target(&wanted.volume) {
-        Some(made) => made.access,
-        None => {
-            let present = context.exports.open(&wanted.volume);
-            present.map_or_else(|_| Access::default(), |export| export.access())
-        }
-    };
-    off_thread(access).await
+    off_thread(move || Known::of(&*context.exports, &wanted.volume)).await
 }
 
 /// Opens a target, by its name with upper case folded, and attaches its session.

@@ -6,4 +6,5 @@ mod limits;
 mod login;
 mod order;
 mod thin;
+mod tokens;
 mod units;

@@ -398,8 +398,8 @@ impl Session {
         true
     }
 
-    /// Gives up a client that keeps others waiting for the buffers of answers that it does not take,
-    /// or of data that it does not send.
+    /// Gives up a client that keeps others waiting for the buffers of answers that it does not
+    /// take, or of data that it does not send.
     fn watch_for_stall(&mut self, cx: &mut Context<'_>) -> bool {
         let lacks_data = matches!(&self.receiving,
             Receiving::Payload { payload, filled, .. } if *filled < payload.len());

@@ -25,7 +25,8 @@ pub(crate) struct Stall {
 
 impl Stall {
     /// Whether the client is to be given up: it is stalled, and others wait for buffers that it
-    /// holds. `moved_bytes` are all that it has taken and sent so far; `None`: nothing waits for it.
+    /// holds. `moved_bytes` are all that it has taken and sent so far; `None`: nothing waits for
+    /// it.
     pub(crate) fn gives_up(
         &mut self,
         cx: &mut Context<'_>,

@@ -14,8 +14,11 @@ pub(crate) const PREFIX: &str = "hs1_";
 const ID_LETTERS: usize = 10;
 const SECRET_DIGITS: usize = 43;
 const SUM_DIGITS: usize = 6;
+const CHAP_DIGITS: usize = 16;
 
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+/// 64 signs that no configuration file of an initiator takes for anything else.
+const CHAP_SIGNS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 const LETTERS: &[u8; 26] = b"abcdefghijklmnopqrstuvwxyz";
 
 /// A token that was made: its text, for its owner alone, and what is kept of it.
@@ -46,6 +49,11 @@ pub(crate) fn make() -> Option<Made> {
     let text = format!("{PREFIX}{id}_{secret}");
     let text = format!("{text}{}", sum(&text));
     Some(Made { text, id, secret_sha256: hash(&secret) })
+}
+
+/// Makes a secret for CHAP, of as many characters as every initiator takes: 96 bits.
+pub(crate) fn make_chap() -> Option<String> {
+    random(CHAP_SIGNS, CHAP_DIGITS)
 }
 
 /// Reads a token; none if it is none, or not as it was made.

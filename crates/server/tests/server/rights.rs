@@ -17,7 +17,7 @@ use crate::tokens::over_unix;
 pub fn token(name: &str, role: Role, volumes: &[&str]) -> CreateToken {
     let pattern = |text: &&str| Pattern(text.parse().expect("a pattern"));
     let volumes = volumes.iter().map(pattern).collect();
-    CreateToken { name: name.to_owned(), role: RoleName(role), volumes, expires: None }
+    CreateToken { name: name.to_owned(), role: RoleName(role), volumes, expires: None, chap: false }
 }
 
 pub fn secret(made: &AccessToken) -> String {

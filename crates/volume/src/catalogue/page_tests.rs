@@ -211,6 +211,7 @@ fn token() -> TokenRecord {
         created_ns: 1,
         made_by: Some("unix:0 root".to_owned()),
         expires_ns: Some(1),
+        chap: Some(Secret::new("twelvechars1".to_owned()).expect("a secret")),
         used_day: 1,
     }
 }

@@ -11,7 +11,7 @@ use units::{MapExtent, Role, Sensitivity};
 use crate::retention::keep_rules::KeepRules;
 use crate::types::{
     Access, AlarmKind, Architecture, CacheSetting, Compaction, Consistency, EncodingSetting,
-    Granularity, ShareSetting, Verdict, is_default,
+    Granularity, Secret, ShareSetting, Verdict, is_default,
 };
 
 /// A volume, or what is left of a deleted one while a clone still needs its past.
@@ -397,6 +397,9 @@ pub struct TokenRecord {
     /// When it is no longer good, in nanoseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_ns: Option<u64>,
+    /// The secret by which it logs in over iSCSI (CHAP).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chap: Option<Secret>,
     /// The day of its last use, counted from 1970; 0 before the first.
     #[serde(default, skip_serializing_if = "is_default")]
     pub used_day: u64,

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use block::Purpose;
+use block::{Purpose, is_zero};
 use format::batch::{BatchEncoder, BatchKind, header_bytes};
 use format::checksum::block_crc;
 use format::location::Location;
@@ -126,10 +126,8 @@ impl CopyJob {
                 }
             }
         }
-        let is_zero = |&block: &u64| {
-            bytes[within(&blocks, &(block..block + 1))].iter().all(|&byte| byte == 0)
-        };
-        let zeros = copied.extract_if(.., |block| is_zero(block)).count() as u64 * BLOCK_BYTES;
+        let is_hole = |block: &mut u64| is_zero(&bytes[within(&blocks, &(*block..*block + 1))]);
+        let zeros = copied.extract_if(.., is_hole).count() as u64 * BLOCK_BYTES;
         self.put(way, &blocks, &copied, &bytes)?;
         if let Some(e) = unreadable {
             return Ok(Page::Unreadable(e));

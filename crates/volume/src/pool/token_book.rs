@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use units::{NamePattern, Role, WallTime};
 
 use crate::catalogue::TokenRecord;
+use crate::types::Secret;
 
 /// Nanoseconds of a day.
 const DAY_NS: u64 = 86_400_000_000_000;
@@ -26,6 +27,8 @@ pub struct TokenSpec {
     pub volumes: Vec<NamePattern>,
     /// When it is no longer good.
     pub expires: Option<WallTime>,
+    /// The secret by which it logs in over iSCSI (CHAP), under its name.
+    pub chap: Option<Secret>,
 }
 
 /// A token as it stands.
@@ -78,6 +81,7 @@ impl Token {
             created_ns: self.created.as_nanos(),
             made_by: self.made_by.clone(),
             expires_ns: spec.expires.map(WallTime::as_nanos),
+            chap: spec.chap.clone(),
             used_day: self.used_day.load(Ordering::Relaxed),
         }
     }
@@ -100,6 +104,7 @@ impl Token {
             role: record.role,
             volumes: volumes.collect::<Option<_>>()?,
             expires: record.expires_ns.map(WallTime::from_nanos),
+            chap: record.chap,
         };
         Some(Token {
             spec,

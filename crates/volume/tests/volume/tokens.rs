@@ -1,6 +1,6 @@
 //! Tokens are kept with the pool: one that was made is there, one that was revoked is not.
 
-use hindsight_volume::{ErrorKind, TOKEN_PATTERNS_MAX, TokenSpec, on_behalf_of};
+use hindsight_volume::{ErrorKind, Secret, TOKEN_PATTERNS_MAX, TokenSpec, on_behalf_of};
 use units::{Role, WallTime};
 
 use crate::hook::Rig;
@@ -13,6 +13,7 @@ fn spec(name: &str, id: &str) -> TokenSpec {
         role: Role::Keeper,
         volumes: vec!["pg*".parse().expect("a pattern")],
         expires: None,
+        chap: Secret::new("twelvechars1".to_owned()).ok(),
     }
 }
 

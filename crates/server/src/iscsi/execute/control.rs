@@ -42,21 +42,12 @@ impl Core {
         let tag = request.task_tag;
         let nothing = Numbers::default();
         let response = |result| TaskResponse { result, task_tag: tag, numbers: nothing };
-        // Each is remembered until what it ends has ended. A tag is one command's or function's.
-        let is_known = self.tasks.has(tag);
-        if is_known || self.tasks.functions.len() >= FUNCTIONS_MAX {
-            self.sender.task_response(&response(TaskResult::REJECTED));
+        if let Some(refusal) = self.refuses(request) {
+            self.sender.task_response(&response(refusal));
             return Step::Done;
         }
         let is_for_all = is_for_all(request.function);
-        // Of one that was taken away the session ends its own tasks, and nothing of others.
-        let is_of_others =
-            matches!(request.function, TaskFunction::CLEAR_TASK_SET | TaskFunction::LUN_RESET);
-        let disk = self.disks.at(request.lun).filter(|disk| disk.is_there() || !is_of_others);
-        if disk.is_none() && !is_for_all {
-            self.sender.task_response(&response(TaskResult::NO_LUN));
-            return Step::Done;
-        }
+        let disk = self.disks.at(request.lun);
         let unit = request.lun.number().filter(|_| !is_for_all);
         let mut tags = self.tasks.of(unit);
         let others = match request.function {
@@ -104,6 +95,25 @@ impl Core {
         self.awaited.extend(others.map(|others| (tag, others)));
         self.settle(|_| {});
         Step::Done
+    }
+
+    /// Why a function is not begun.
+    fn refuses(&self, request: &TaskRequest) -> Option<TaskResult> {
+        // Each is remembered until what it ends has ended. A tag is one command's or function's.
+        let is_known = self.tasks.has(request.task_tag);
+        if is_known || self.tasks.functions.len() >= FUNCTIONS_MAX {
+            return Some(TaskResult::REJECTED);
+        }
+        let is_for_all = is_for_all(request.function);
+        // Of one that was taken away the session ends its own tasks, and nothing of others.
+        let is_of_others =
+            matches!(request.function, TaskFunction::CLEAR_TASK_SET | TaskFunction::LUN_RESET);
+        let mut disks = self.disks.at(request.lun).into_iter();
+        if !is_for_all && !disks.any(|disk| disk.is_there() || !is_of_others) {
+            return Some(TaskResult::NO_LUN);
+        }
+        let is_of_all = is_for_all || is_of_others;
+        (is_of_all && self.disks.is_reader()).then_some(TaskResult::NOT_AUTHORIZED)
     }
 
     /// Aborts tasks; those that are under way and have to be awaited, none if no task is known.

@@ -12,7 +12,7 @@ use wire::scsi::Lun;
 use super::initiator::{Initiator, Rig};
 use crate::iscsi::chap::digest;
 
-const NAME: (&str, &str) = ("InitiatorName", "iqn.2026-11.org.example:test");
+pub(super) const NAME: (&str, &str) = ("InitiatorName", "iqn.2026-11.org.example:test");
 
 #[test]
 fn a_login_is_refused_with_the_status_that_says_why() {
@@ -45,11 +45,11 @@ fn a_login_is_refused_with_the_status_that_says_why() {
 const SECRET: &str = "a-secret-of-ours";
 const OTHER: &str = "that-of-a-target";
 
-fn credential(user: &str, secret: &str) -> Credential {
+pub(super) fn credential(user: &str, secret: &str) -> Credential {
     Credential { user: user.to_owned(), secret: Secret::new(secret.to_owned()).expect("it fits") }
 }
 
-fn protect(rig: &Rig) {
+pub(super) fn protect(rig: &Rig) {
     *rig.disk.access.lock() = Access {
         chap: Some(credential("me", SECRET)),
         mutual: Some(credential("store", OTHER)),
@@ -62,7 +62,11 @@ fn pairs(said: &[(String, String)]) -> Vec<Pair<'_>> {
 }
 
 /// Logs in by CHAP as far as the challenge.
-fn challenged(initiator: &mut Initiator, first: &[(&str, &str)], list: &str) -> Challenge {
+pub(super) fn challenged(
+    initiator: &mut Initiator,
+    first: &[(&str, &str)],
+    list: &str,
+) -> Challenge {
     // It wants to go on at once, which the target does not let it.
     let on = (Stage::Security, Some(Stage::Operational));
     let both: Vec<_> = first.iter().copied().chain([("AuthMethod", "CHAP,None")]).collect();
@@ -154,7 +158,7 @@ fn nobody_gets_round_chap() {
 }
 
 /// The targets that a discovery session is told.
-fn discovered(initiator: &mut Initiator) -> String {
+pub(super) fn discovered(initiator: &mut Initiator) -> String {
     pages(initiator).concat()
 }
 

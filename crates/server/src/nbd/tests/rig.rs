@@ -15,7 +15,7 @@ use crate::nbd::{NbdContext, TokenNamed};
 use crate::serving::{DataThreads, Exports, Limits, Listeners, Serving};
 
 /// The number of the disk in memory, and of the first volume of a pool.
-pub(super) const DISK: VolumeId = 1;
+pub(crate) const DISK: VolumeId = 1;
 
 pub(super) struct Rig {
     pub(super) dir: TempDir,
