@@ -47,6 +47,7 @@ mod space;
 mod stream;
 mod target;
 mod timeline;
+mod tls;
 mod together;
 mod token;
 mod trace;
@@ -99,6 +100,9 @@ enum Command {
     /// Tokens: callers over TCP with a name, a role, and the volumes that they see.
     #[command(subcommand)]
     Token(token::Verb),
+    /// TLS: make an authority, and certificates of the server and its clients; no server is asked.
+    #[command(subcommand)]
+    Tls(tls::Verb),
     /// Print an address of the web page for a browser that may less than DIR/token, for a time.
     Page(page::Args),
     /// Show what was written when, with versions, marks and reverts.
@@ -199,6 +203,7 @@ fn run(cli: Cli) -> anyhow::Result<api::ExitCode> {
         Command::Share(verb) => share::run(&session, verb),
         Command::Target(verb) => target::run(&session, verb),
         Command::Token(verb) => token::run(&session, verb),
+        Command::Tls(verb) => tls::run(&session, verb),
         Command::Page(args) => page::run(&session, args),
         Command::History(args) => history::run(&session, &args),
         Command::Timeline(args) => timeline::run(&session, &args),

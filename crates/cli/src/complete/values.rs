@@ -59,7 +59,10 @@ impl Server {
         match (name, is_positional) {
             ("NAME", true) if path == "volume undelete" => self.deleted(),
             ("NAME", true)
-                if matches!(path, "volume create" | "volume import" | "share create") =>
+                if matches!(
+                    path,
+                    "volume create" | "volume import" | "share create" | "tls client"
+                ) =>
             {
                 Vec::new()
             }

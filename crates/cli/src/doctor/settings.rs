@@ -71,17 +71,24 @@ fn look_at_certificate(files: &TlsFiles, front_end: TlsFrontEnd, report: &mut Re
         }
         Ok(_) => {}
     }
-    let ends = |days: u64| untimely(&files.cert, Duration::from_secs(days * 86_400));
-    let command = "put a new one in its place, then: systemctl reload hindsight";
-    let (cert, name) = (files.cert.display(), front_end.name());
-    if let Some(why) = ends(0) {
-        let what = format!("the certificate {cert} is not valid: {why}");
-        let why = format!("{name} clients refuse it");
-        report.find(("certificate", Level::Critical), what, why, command);
-    } else if ends(CERTIFICATE_DAYS).is_some() {
-        let what = format!("the certificate {cert} ends within {CERTIFICATE_DAYS} days");
-        let why = format!("{name} clients will refuse it from then on");
-        report.find(("certificate", Level::Warning), what, why, command);
+    let both = [
+        (Some(&files.cert), "refuse it"),
+        (files.client_ca.as_ref(), "are refused with what it signed"),
+    ];
+    for (cert, follows) in both {
+        let Some(cert) = cert else { continue };
+        let ends = |days: u64| untimely(cert, Duration::from_secs(days * 86_400));
+        let command = "put a new one in its place, then: systemctl reload hindsight";
+        let (cert, name) = (cert.display(), front_end.name());
+        if let Some(why) = ends(0) {
+            let what = format!("the certificate {cert} is not valid: {why}");
+            let why = format!("{name} clients {follows}");
+            report.find(("certificate", Level::Critical), what, why, command);
+        } else if ends(CERTIFICATE_DAYS).is_some() {
+            let what = format!("the certificate {cert} ends within {CERTIFICATE_DAYS} days");
+            let why = format!("{name} clients {follows} from then on");
+            report.find(("certificate", Level::Warning), what, why, command);
+        }
     }
 }
 

@@ -136,6 +136,13 @@ fn a_configuration_that_is_wrong_open_or_of_a_certificate_that_ends_is_told() {
     ends_in("29");
     assert_eq!(found(&with(&https, &key), "certificate")[0].0, "warning");
     assert_eq!(found(&with(&https, &cert), "configuration")[0].0, "critical");
+    // An authority of clients ends too.
+    let ca = fixture.path("ca.pem");
+    fs::copy(&cert, &ca).expect("copied");
+    ends_in("40");
+    let with_ca = with(&format!("[nbd]\ntls_client_ca = \"{}\"\n", ca.display()), &key);
+    let (level, what) = found(&with_ca, "certificate")[0];
+    assert!(level == "warning" && what.contains("ca.pem ends within 30 days"), "{what}");
     for (key, why) in [(&cert, "cannot read"), (&fixture.path("gone"), "No such file")] {
         let report = with_key(key);
         let (level, what) = found(&report, "configuration")[0];

@@ -1,5 +1,6 @@
 //! The `hindsight` command from outside: its help, its exit codes, its life against a server.
 
+mod certificates;
 mod changes;
 mod completing;
 mod contract;

@@ -12,7 +12,7 @@ const NEW: &str = "req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime2
 const SIGNED: &str = "-CA ca-cert.pem -CAkey ca-key.pem -extensions usr_cert";
 
 /// Runs openssl in a directory, with words that blanks divide, after a clock that says `date`.
-fn openssl(dir: &Path, date: &str, words: &str) {
+pub fn openssl(dir: &Path, date: &str, words: &str) {
     let clock: &[&str] = if date == "now" { &[] } else { &["faketime", date] };
     let mut command = Command::new("env");
     command.args(clock).arg("openssl").args(words.split(' ')).current_dir(dir);
