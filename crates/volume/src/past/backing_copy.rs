@@ -109,7 +109,7 @@ impl Copies {
         let way = Way { core: &parts.core, timeline, source, copied: &copied };
         let mut spent = 0;
         while spent < budget_bytes.max(1) {
-            let Some(page) = source.next_page(&job.pages) else {
+            let Some(page) = source.next_page(&|page| job.has(page)) else {
                 job.commit(&way)?;
                 return end_copying(parts, timeline, source, &owner, now_ns);
             };

@@ -181,10 +181,10 @@ impl Source {
 
     /// The next page to copy, besides those that are being copied.
     #[must_use]
-    pub fn next_page(&self, under_way: &[u64]) -> Option<u64> {
+    pub fn next_page(&self, is_under_way: &dyn Fn(u64) -> bool) -> Option<u64> {
         let mut progress = self.progress.lock();
         while let Some(page) = progress.wanted.pop_front() {
-            if !progress.is_done(page) && !under_way.contains(&page) {
+            if !progress.is_done(page) && !is_under_way(page) {
                 return Some(page);
             }
         }
@@ -198,8 +198,7 @@ impl Source {
                 Some((_, &end)) if page < end => end,
                 _ => page + 1,
             };
-            if progress.cursor == page + 1 && !progress.is_done(page) && !under_way.contains(&page)
-            {
+            if progress.cursor == page + 1 && !progress.is_done(page) && !is_under_way(page) {
                 return Some(page);
             }
         }

@@ -1,8 +1,7 @@
 //! Copying blocks of what lies outside into one segment, and the commit that names segment and run.
 //!
 //! Invariant: a block is copied if some moment that can be opened sees it in the file: then the
-//! first such moment does. Others are done without: none will see them again. Neither are zeros:
-//! a block that nothing is known of is read as zeros once the file is let go.
+//! first such moment does. Others are done without: none will see them again.
 
 use std::collections::BTreeSet;
 use std::io::IoSlice;
@@ -14,12 +13,12 @@ use block::{Purpose, is_zero};
 use format::batch::{BatchEncoder, BatchKind, header_bytes};
 use format::checksum::block_crc;
 use format::location::Location;
-use format::map::Entry;
+use format::map::{Entry, cover};
 use history::{
     BLOCKS_PER_PAGE, IoKind, OUTSIDE_SEQ, RunBuilder, Segment, Slot, Store, StoredRun, Timeline,
     block_location,
 };
-use units::{BLOCK_BYTES, Lba, Seq};
+use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
 
 use crate::Result;
 use crate::catalogue::tables;
@@ -31,9 +30,10 @@ use crate::placement::in_place::ranges;
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Entries of one commit at most.
 const ENTRIES_MAX: usize = 1 << 16;
-/// Pages of one commit at most.
-const PAGES_MAX: usize = 1 << 12;
-/// Zeros that cost as much as one byte that is copied: most are holes, which no device reads.
+/// Pages of nothing but zeros that are one record of a batch at most: 4 GiB.
+const ZERO_PAGES_MAX: u64 = 1 << 12;
+/// Zeros of a moment that cost as much as a byte that is copied: most are holes, which no device
+/// reads.
 const ZEROS_PER_BYTE: u64 = 64;
 
 /// Blocks on their way into one segment.
@@ -46,7 +46,9 @@ pub struct CopyJob {
     segment: Option<Arc<Segment>>,
     entries: Vec<Entry>,
     /// Pages that are done with the commit.
-    pub pages: Vec<u64>,
+    pages: BTreeSet<u64>,
+    /// Pages after those, one after another, that are zeros and are in no batch yet.
+    zeros: Range<u64>,
 }
 
 /// The timeline that blocks are copied to, and where from.
@@ -59,6 +61,15 @@ pub struct Way<'a> {
     pub source: &'a Source,
     /// Hears which pages of blocks are in the map now.
     pub copied: &'a dyn Fn(&BTreeSet<u64>),
+}
+
+/// The outcome of some blocks.
+#[derive(Clone, Copy, Debug)]
+enum Copied {
+    /// They are zeros.
+    Zeros(u64, u32),
+    /// One with data.
+    Data(u64),
 }
 
 /// How it went with a page.
@@ -81,13 +92,19 @@ impl CopyJob {
             first: openable.within(OUTSIDE_SEQ, Seq(u64::MAX)).first(),
             segment: None,
             entries: Vec::new(),
-            pages: Vec::new(),
+            pages: BTreeSet::new(),
+            zeros: 0..0,
         })
     }
 
     /// Whether it is time for a commit.
     pub fn is_full(&self) -> bool {
-        self.entries.len() >= ENTRIES_MAX || self.pages.len() >= PAGES_MAX
+        self.entries.len() >= ENTRIES_MAX
+    }
+
+    /// Whether a page is copied, and waits for the commit.
+    pub fn has(&self, page: u64) -> bool {
+        self.pages.contains(&page) || self.zeros.contains(&page)
     }
 
     /// Copies the blocks of a page that some moment sees in the file.
@@ -126,14 +143,43 @@ impl CopyJob {
                 }
             }
         }
-        let is_hole = |block: &mut u64| is_zero(&bytes[within(&blocks, &(*block..*block + 1))]);
-        let zeros = copied.extract_if(.., is_hole).count() as u64 * BLOCK_BYTES;
+        let read = copied.len() as u64 * BLOCK_BYTES;
+        if copied.len() as u64 == blocks.end - blocks.start && is_zero(&bytes) {
+            self.add_zeros(way, page)?;
+            let is_moment = source.record().moment;
+            return Ok(Page::Copied(if is_moment { read / ZEROS_PER_BYTE } else { read }));
+        }
         self.put(way, &blocks, &copied, &bytes)?;
         if let Some(e) = unreadable {
             return Ok(Page::Unreadable(e));
         }
-        self.pages.push(page);
-        Ok(Page::Copied(2 * copied.len() as u64 * BLOCK_BYTES + zeros / ZEROS_PER_BYTE))
+        self.pages.insert(page);
+        Ok(Page::Copied(2 * read))
+    }
+
+    /// A page is zeros: told with those before it, if it comes right after them.
+    fn add_zeros(&mut self, way: &Way<'_>, page: u64) -> Result<()> {
+        let pages = self.zeros.end - self.zeros.start;
+        if self.zeros.end != page || pages == 0 || pages == ZERO_PAGES_MAX {
+            self.put_zeros(way)?;
+            self.zeros = page..page;
+        }
+        self.zeros.end += 1;
+        Ok(())
+    }
+
+    /// Writes the record of the pages that are zeros.
+    fn put_zeros(&mut self, way: &Way<'_>) -> Result<()> {
+        let pages = std::mem::take(&mut self.zeros);
+        let Some(last) = pages.clone().last() else { return Ok(()) };
+        let (first, end) =
+            (way.source.blocks_of(pages.start).start, way.source.blocks_of(last).end);
+        let count = u32::try_from(end - first).expect("4 GiB are fewer blocks");
+        let segment = self.segment_with(way, header_bytes(BatchKind::Relocated, 1, 0))?;
+        let no_data = |_| unreachable!("zeros have no data");
+        self.write(way.core, &segment, &[Copied::Zeros(first, count)], no_data)?;
+        self.pages.extend(pages);
+        Ok(())
     }
 
     /// Writes blocks of a page, in batches that fit a segment.
@@ -148,11 +194,32 @@ impl CopyJob {
         let data_max = usize::try_from(self.store.zone_bytes / 4 / BLOCK_BYTES)
             .expect("zones are small")
             .clamp(1, BLOCKS_PER_PAGE);
-        for part in copied.chunks(data_max) {
-            let need = header_bytes(BatchKind::Relocated, part.len(), part.len())
-                + u32::try_from(part.len() * BLOCK).expect("a page of data");
+        let mut rest = copied;
+        while !rest.is_empty() {
+            let mut ops: Vec<Copied> = Vec::new();
+            let (mut count, mut data_blocks) = (0, 0);
+            for &block in rest {
+                let is_zero = is_zero(data(block));
+                match ops.last_mut() {
+                    Some(Copied::Zeros(first, zeros))
+                        if is_zero && *first + u64::from(*zeros) == block =>
+                    {
+                        *zeros += 1;
+                    }
+                    _ if is_zero => ops.push(Copied::Zeros(block, 1)),
+                    _ if data_blocks == data_max => break,
+                    _ => {
+                        ops.push(Copied::Data(block));
+                        data_blocks += 1;
+                    }
+                }
+                count += 1;
+            }
+            rest = &rest[count..];
+            let need = header_bytes(BatchKind::Relocated, ops.len(), data_blocks)
+                + u32::try_from(data_blocks * BLOCK).expect("a page of data");
             let segment = self.segment_with(way, need)?;
-            self.write(way.core, &segment, part, data)?;
+            self.write(way.core, &segment, &ops, data)?;
         }
         Ok(())
     }
@@ -161,16 +228,31 @@ impl CopyJob {
         &mut self,
         core: &Core,
         segment: &Segment,
-        part: &[u64],
+        ops: &[Copied],
         data: impl Fn(u64) -> &'b [u8],
     ) -> Result<()> {
         let offset = segment.end.load(Ordering::Acquire);
         let header = relocated(segment, offset, self.timeline, OUTSIDE_SEQ);
         let mut header_of = Vec::new();
         let mut encoder = BatchEncoder::new(&mut header_of);
-        let checked = |&block: &u64| (block, block_crc(data(block)));
-        let blocks: Vec<(u64, u32)> = part.iter().map(checked).collect();
-        blocks.iter().for_each(|&(block, crc)| encoder.push_relocated(block, OUTSIDE_SEQ, crc));
+        let mut blocks: Vec<(u64, u32)> = Vec::new();
+        let before = self.entries.len();
+        for op in ops {
+            match *op {
+                Copied::Zeros(block, count) => {
+                    encoder.push_relocated_zero(block, count, OUTSIDE_SEQ);
+                    let location = Location::hole_in(segment.number);
+                    let keys = cover(Lba(block), BlockCount(u64::from(count)));
+                    let hole = |key| Entry { key, seq: OUTSIDE_SEQ, location, crc: 0 };
+                    self.entries.extend(keys.map(hole));
+                }
+                Copied::Data(block) => {
+                    let crc = block_crc(data(block));
+                    encoder.push_relocated(block, OUTSIDE_SEQ, crc);
+                    blocks.push((block, crc));
+                }
+            }
+        }
         let sizes = encoder.finish(&header);
         let mut slices = vec![IoSlice::new(&header_of)];
         slices.extend(blocks.iter().map(|&(block, _)| IoSlice::new(data(block))));
@@ -183,7 +265,8 @@ impl CopyJob {
             self.entries.push(Entry::data(Lba(block), OUTSIDE_SEQ, location, crc));
         }
         segment.end.store(offset + sizes.total(), Ordering::Release);
-        segment.add_entries(i64::try_from(part.len()).expect("a batch is small"));
+        let count = i64::try_from(self.entries.len() - before).expect("a batch is small");
+        segment.add_entries(count);
         Ok(())
     }
 
@@ -209,9 +292,10 @@ impl CopyJob {
     /// # Errors
     /// `Full`, `Refused`, `Io`.
     pub fn commit(&mut self, way: &Way<'_>) -> Result<()> {
+        self.put_zeros(way)?;
         let Way { core, timeline, source, copied } = *way;
         if self.entries.is_empty() {
-            source.note_done(self.pages.drain(..));
+            source.note_done(std::mem::take(&mut self.pages));
             return Ok(());
         }
         let mut entries = std::mem::take(&mut self.entries);
@@ -228,8 +312,11 @@ impl CopyJob {
         self.store.add_segment(segment);
         timeline.install_oldest(Arc::new(run));
         let page_of = |e: &Entry| e.key.first_block().0 / BLOCKS_PER_PAGE as u64;
-        copied(&entries.iter().map(page_of).collect());
-        source.note_done(self.pages.drain(..));
+        // An entry of zeros may be of several pages, which are all done; and of a page that is not
+        // done some blocks may be there.
+        let done = std::mem::take(&mut self.pages);
+        copied(&entries.iter().map(page_of).chain(done.iter().copied()).collect());
+        source.note_done(done);
         Ok(())
     }
 

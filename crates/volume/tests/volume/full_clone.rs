@@ -183,25 +183,29 @@ fn a_pool_that_is_let_go_lets_its_device_go_though_much_is_under_way() {
     }
 }
 
-/// What holds nothing costs nothing: neither what was never written nor zeros that were.
+/// Pages of nothing but zeros cost a record for all of them, whatever else a volume holds.
 #[test]
-fn zeros_of_the_origin_are_not_copied_and_read_as_zeros_without_it() {
+fn zeros_of_the_origin_cost_little_and_read_as_zeros_without_it() {
     for architecture in Architecture::ALL {
         let rig = Rig::new();
         let volume = rig.make("v", architecture, Granularity::EveryWrite);
+        // Pages of 512 blocks: some with data, some zeros alone, the last one not whole.
+        volume.resize(15 << 20).expect("larger");
         put(&volume, 3, 0x33, 1);
-        put(&volume, 40, 0, 20);
-        put(&volume, BLOCKS - 1, 0x44, 1);
+        put(&volume, 600, 0, 20);
+        put(&volume, 2600, 0x44, 1);
         let mut expected = content(&volume);
         let volume = rig.pool().clone_as("v", &Moment::Latest, "c", IN_FULL).expect("cloned");
-        put(&volume, 50, 0x55, 1);
-        expected[50 * BLOCK as usize..][..BLOCK as usize].fill(0x55);
+        put(&volume, 2000, 0x55, 1);
+        expected[2000 * BLOCK as usize..][..BLOCK as usize].fill(0x55);
         rig.settle();
         assert_eq!(volume.import_info(), None);
-        let io = volume.info().expect("info").device_io;
-        let copied = io.iter().find(|io| io.kind == IoKind::CopyWrite).expect("told").bytes;
+        let copied = {
+            let io = volume.info().expect("info").device_io;
+            io.iter().find(|io| io.kind == IoKind::CopyWrite).expect("told").bytes
+        };
         let is_logging = architecture == Architecture::Logging;
-        assert!(!is_logging || copied < 4 * BLOCK, "{copied} bytes for two blocks");
+        assert!(!is_logging || copied < 10 * BLOCK, "{copied} bytes for two blocks");
         rig.pool().delete_volume("v").expect("deleted");
         rig.settle();
         drop(volume);
