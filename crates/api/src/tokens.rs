@@ -73,7 +73,7 @@ pub struct Who {
     pub volumes: Vec<String>,
 }
 
-/// A token. Its secret is kept by nobody but its owner.
+/// A token. Its secret is kept by nobody but its owner; that for CHAP by the pool too.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AccessToken {
     /// Its name.
@@ -131,6 +131,6 @@ pub struct CreateToken {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<SpanInput>,
     /// Whether it gets a secret for CHAP too, by which it logs in over iSCSI.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub chap: bool,
 }

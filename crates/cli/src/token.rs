@@ -115,22 +115,35 @@ fn create(
     let output = output.map(SecretFile::new).transpose()?;
     let chap = chap.map(SecretFile::new).transpose()?;
     let mut made = client.create_token(asked)?;
-    let told = |secret: Option<String>| secret.context("the server told no secret");
-    for (file, secret) in [(output, &mut made.secret), (chap, &mut made.chap_secret)] {
-        let Some(file) = file else { continue };
-        let path = file.path.to_owned();
-        if let Err(error) = told(secret.take()).and_then(|secret| file.keep(&secret)) {
-            // Nobody has it, and so nobody is to be let in by it.
-            client.revoke_token(&made.name)?;
-            return Err(error);
-        }
-        say(&format!("token {}: in {}", made.name, path.display()));
+    if let Err(error) = keep(&mut made, (output, chap)) {
+        // Nobody has it, and so nobody is to be let in by it.
+        client.revoke_token(&made.name)?;
+        return Err(error);
     }
     if made.secret.is_some() {
         say(&format!("token {}: keep it, it is not told again", made.name));
     }
     let secret = made.secret.clone().unwrap_or_default();
     session.answer(&made, |_| secret)
+}
+
+/// Writes secrets to the files that are for them, and takes them out of what is told.
+fn keep(
+    made: &mut AccessToken,
+    (output, chap): (Option<SecretFile<'_>>, Option<SecretFile<'_>>),
+) -> anyhow::Result<()> {
+    made.secret.as_ref().context("the server told no secret")?;
+    let mut kept = Vec::new();
+    for (file, secret) in [(output, &mut made.secret), (chap, &mut made.chap_secret)] {
+        let Some(mut file) = file else { continue };
+        file.write(&secret.take().context("the server told no secret")?)?;
+        kept.push(file);
+    }
+    for file in &mut kept {
+        file.is_kept = true;
+        say(&format!("token {}: in {}", made.name, file.path.display()));
+    }
+    Ok(())
 }
 
 /// A new file for a secret; gone again unless it is kept.
@@ -145,11 +158,9 @@ impl SecretFile<'_> {
         Ok(SecretFile { path, file: new_file(path)?, is_kept: false })
     }
 
-    fn keep(mut self, secret: &str) -> anyhow::Result<()> {
+    fn write(&mut self, secret: &str) -> anyhow::Result<()> {
         let written = writeln!(self.file, "{secret}").and_then(|()| self.file.sync_all());
-        written.with_context(|| format!("cannot write {}", self.path.display()))?;
-        self.is_kept = true;
-        Ok(())
+        written.with_context(|| format!("cannot write {}", self.path.display()))
     }
 }
 

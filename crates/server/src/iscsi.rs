@@ -38,11 +38,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use volume::Token;
+use volume::{Pool, Token};
 
 use crate::admission::is_loopback;
 use crate::fill::Thin;
 use crate::serving::{FrontEnd, Given, Serving};
+use crate::who::{note_use, token_named};
 
 mod answer;
 mod asked;
@@ -92,20 +93,37 @@ pub struct IscsiContext {
     is_safe: fn(IpAddr) -> bool,
 }
 
-type GoodTokens = dyn Fn() -> Vec<Arc<Token>> + Send + Sync;
-type NoteUse = dyn Fn(&Arc<Token>) + Send + Sync;
+type Any = dyn Fn() -> bool + Send + Sync;
+type Named = dyn Fn(&str) -> Option<Arc<Token>> + Send + Sync;
+type Used = dyn Fn(&Arc<Token>) + Send + Sync;
 
 /// The tokens that initiators log in by, each with its name and its secret for CHAP.
 pub struct ChapTokens {
-    /// Those that are good now.
-    pub all: Box<GoodTokens>,
+    /// Whether there are any.
+    pub any: Box<Any>,
+    /// The one of a name, if it is good now.
+    pub named: Box<Named>,
     /// One was used.
-    pub used: Box<NoteUse>,
+    pub used: Box<Used>,
+}
+
+impl ChapTokens {
+    /// Those of a pool.
+    #[must_use]
+    pub fn of(pool: &Arc<Pool>) -> ChapTokens {
+        let (all, found, used) = (Arc::clone(pool), Arc::clone(pool), Arc::clone(pool));
+        let has_chap = |token: &Arc<Token>| token.spec.chap.is_some();
+        ChapTokens {
+            any: Box::new(move || all.tokens().iter().any(has_chap)),
+            named: Box::new(move |name| token_named(&found, name).filter(has_chap)),
+            used: Box::new(move |token| note_use(&used, token)),
+        }
+    }
 }
 
 impl Default for ChapTokens {
     fn default() -> ChapTokens {
-        ChapTokens { all: Box::new(Vec::new), used: Box::new(|_| {}) }
+        ChapTokens { any: Box::new(|| false), named: Box::new(|_| None), used: Box::new(|_| {}) }
     }
 }
 
@@ -181,7 +199,8 @@ async fn serve(context: Arc<IscsiContext>, given: Given) {
         Ok(Some((connection, login))) => {
             let initiator = login.initiator.clone();
             let target = login.target.as_ref().map_or("discovery", |t| &t.name).to_owned();
-            tracing::info!(client, initiator, target, "logged in");
+            let who = login.caller.as_ref().map(|caller| &*caller.who);
+            tracing::info!(client, initiator, target, who, "logged in");
             session::serve(connection, login, context, threads, stop, client.clone()).await;
             tracing::info!(client, initiator, target, "logged out");
         }

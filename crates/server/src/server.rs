@@ -39,7 +39,7 @@ use crate::taps::{TapCollector, Taps};
 use crate::tls::Tls;
 use crate::token::Token;
 use crate::watching::Watching;
-use crate::who::{note_use, token_named, tokens_with_chap};
+use crate::who::token_named;
 use crate::worker::Worker;
 use crate::write_memory::{WriteBufferCollector, Writing};
 use crate::{Attachments, Buffers, Config, NoSpace, StartError, background, pool_files, scratch};
@@ -313,13 +313,8 @@ fn iscsi_context(config: &Config, pool: &Arc<Pool>, nbd: &NbdContext) -> Arc<Isc
     let serving = Serving { limits, counters: Arc::default(), ..nbd.serving.clone() };
     let pool_id = u64::from_str_radix(&pool.status().id, 16).expect("a pool's number is hex");
     let targets = Targets::new(pool_id, config.iscsi_base.clone());
-    let (all, used) = (Arc::clone(pool), Arc::clone(pool));
-    let tokens = ChapTokens {
-        all: Box::new(move || tokens_with_chap(&all)),
-        used: Box::new(move |token| note_use(&used, token)),
-    };
     let mut context = IscsiContext::new(serving, targets, config.insecure);
-    context.tokens = tokens;
+    context.tokens = ChapTokens::of(pool);
     Arc::new(context)
 }
 

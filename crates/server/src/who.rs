@@ -60,13 +60,6 @@ pub(crate) fn token_named(pool: &Pool, name: &str) -> Option<Arc<Token>> {
     pool.token(name).ok().filter(|token| !token.is_expired(now))
 }
 
-/// The tokens that are good and have a secret for CHAP.
-pub(crate) fn tokens_with_chap(pool: &Pool) -> Vec<Arc<Token>> {
-    let now = RealClock::new().wall();
-    let is_one = |token: &Arc<Token>| token.spec.chap.is_some() && !token.is_expired(now);
-    pool.tokens().into_iter().filter(is_one).collect()
-}
-
 /// Has the day written down on which a token was used.
 pub(crate) fn note_use(pool: &Arc<Pool>, token: &Arc<Token>) {
     if token.note_use(RealClock::new().wall()) {

@@ -8,9 +8,11 @@
 //! 1. The target proves itself only after the initiator has, and never answers its own challenge.
 //! 2. Nothing that is refused tells whether it was the name or the secret.
 
+use std::sync::Arc;
+
 use env::{Entropy, RealEntropy};
 use md5::{Digest, Md5};
-use volume::{Credential, Token};
+use volume::{Credential, Secret, Token};
 use wire::iscsi::chap::{self, Algorithm, Answer, Challenge};
 use wire::iscsi::negotiation::first_common;
 use wire::iscsi::text::{self, Pair};
@@ -30,11 +32,30 @@ pub(super) struct Proof {
 /// The authentication of one login.
 #[derive(Debug)]
 pub(super) struct Authentication {
-    /// One of these is to be proved.
+    /// One of these is to be proved, or a token.
     wanted: Vec<Proof>,
-    /// A login without a proof is one as well.
-    is_optional: bool,
+    /// There are tokens; with what a target proves itself to theirs.
+    tokens: Option<Option<Credential>>,
+    need: Need,
     step: Step,
+}
+
+/// Whether a login has to prove something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// It has.
+    Proof,
+    /// It has not; if it proves something, that has to be right.
+    Nothing,
+    /// It has not, and names that are nobody's here are let in as those that prove nothing.
+    NotEvenAName,
+}
+
+/// The things that were proved.
+#[derive(Debug, Default)]
+struct Proved {
+    credentials: Vec<Credential>,
+    token: Option<Arc<Token>>,
 }
 
 #[derive(Debug)]
@@ -42,8 +63,7 @@ enum Step {
     Method,
     Algorithm,
     Challenged(Algorithm, Challenge),
-    /// With the proofs that were given.
-    Over(Vec<Credential>),
+    Over(Proved),
 }
 
 /// Why a login is refused.
@@ -56,19 +76,28 @@ pub(super) enum Refused {
 }
 
 const NO_PROOF: Refused = Refused::Unproved("the target wants CHAP");
-const WRONG: Refused = Refused::Unproved("CHAP: the name or the secret is wrong");
+pub(super) const WRONG: Refused = Refused::Unproved("CHAP: the name or the secret is wrong");
 
 impl Authentication {
-    /// Of a login that has to prove one of these, unless none are wanted or that is optional.
-    pub(super) fn new(wanted: Vec<Proof>, is_optional: bool) -> Authentication {
-        let is_optional = is_optional || wanted.is_empty();
-        Authentication { wanted, is_optional, step: Step::Method }
+    /// Of a login that may prove one of these, or a token if there are any: a target proves itself
+    /// to that by `tokens`.
+    pub(super) fn new(
+        wanted: Vec<Proof>,
+        tokens: Option<Option<Credential>>,
+        need: Need,
+    ) -> Authentication {
+        Authentication { wanted, tokens, need, step: Step::Method }
+    }
+
+    /// Whether there is anything that could be proved.
+    fn has_proofs(&self) -> bool {
+        !self.wanted.is_empty() || self.tokens.is_some()
     }
 
     /// Whether the login may leave security behind.
     pub(super) fn may_go_on(&self) -> bool {
         match self.step {
-            Step::Method => self.is_optional,
+            Step::Method => self.need != Need::Proof,
             Step::Algorithm | Step::Challenged(..) => false,
             Step::Over(_) => true,
         }
@@ -86,11 +115,24 @@ impl Authentication {
 
     /// Whether it was proved that the initiator has this.
     pub(super) fn has_proved(&self, credential: &Credential) -> bool {
-        matches!(&self.step, Step::Over(proved) if proved.contains(credential))
+        matches!(&self.step, Step::Over(proved) if proved.credentials.contains(credential))
     }
 
-    /// Takes up the keys of security in a text.
-    pub(super) fn take(&mut self, pairs: &[Pair<'_>], out: &mut Vec<u8>) -> Result<(), Refused> {
+    /// The token that was proved.
+    pub(super) fn token(&self) -> Option<&Arc<Token>> {
+        match &self.step {
+            Step::Over(proved) => proved.token.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Takes up the keys of security in a text; `named` finds the token of a name.
+    pub(super) fn take(
+        &mut self,
+        pairs: &[Pair<'_>],
+        named: &dyn Fn(&str) -> Option<Arc<Token>>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refused> {
         let nonsense = |error: chap::ChapError| Refused::Nonsense(error.0);
         let method = text::value(pairs, "AuthMethod");
         if method.is_some() != matches!(self.step, Step::Method) {
@@ -109,7 +151,7 @@ impl Authentication {
             }
             Step::Challenged(algorithm, challenge) => {
                 let answer = chap::answer(pairs).map_err(nonsense)?;
-                Step::Over(self.judge(*algorithm, challenge, &answer, out)?)
+                Step::Over(self.judge((*algorithm, challenge), &answer, named(answer.name), out)?)
             }
             Step::Over(_) => return Err(Refused::Nonsense("security was over")),
         };
@@ -117,13 +159,13 @@ impl Authentication {
     }
 
     fn choose_method(&self, offered: &str, out: &mut Vec<u8>) -> Result<Step, Refused> {
-        let ours: &[&str] = match (self.wanted.is_empty(), self.is_optional) {
-            (true, _) => &["None"],
-            (false, true) => &["CHAP", "None"],
-            (false, false) => &["CHAP"],
+        let ours: &[&str] = match (self.has_proofs(), self.need) {
+            (false, _) => &["None"],
+            (true, Need::Proof) => &["CHAP"],
+            (true, _) => &["CHAP", "None"],
         };
         let Some(method) = first_common(offered, ours) else {
-            return Err(match self.wanted.is_empty() {
+            return Err(match !self.has_proofs() {
                 true => {
                     Refused::Unproved("AuthMethod has to allow None: nothing is asked for here")
                 }
@@ -131,44 +173,46 @@ impl Authentication {
             });
         };
         text::put("AuthMethod", method, out);
-        Ok(if method == "CHAP" { Step::Algorithm } else { Step::Over(Vec::new()) })
+        Ok(if method == "CHAP" { Step::Algorithm } else { Step::Over(Proved::default()) })
     }
 
-    /// The proofs that an answer gives; at least one.
+    /// The proofs that an answer gives; `token` has the name that it says.
     fn judge(
         &self,
-        algorithm: Algorithm,
-        challenge: &Challenge,
+        (algorithm, challenge): (Algorithm, &Challenge),
         answer: &Answer<'_>,
+        token: Option<Arc<Token>>,
         out: &mut Vec<u8>,
-    ) -> Result<Vec<Credential>, Refused> {
-        let is_proved = |proof: &&Proof| {
-            let credential = &proof.initiator;
-            let expected = || digest(algorithm, challenge, credential.secret.bytes());
-            credential.user == answer.name && is_same(&expected(), &answer.response)
+    ) -> Result<Proved, Refused> {
+        let shows = |secret: &Secret| {
+            is_same(&digest(algorithm, challenge, secret.bytes()), &answer.response)
         };
-        let proved: Vec<&Proof> = self.wanted.iter().filter(is_proved).collect();
-        if proved.is_empty() {
+        let is_named = |proof: &&Proof| proof.initiator.user == answer.name;
+        let named: Vec<&Proof> = self.wanted.iter().filter(is_named).collect();
+        let token = token.filter(|_| self.tokens.is_some());
+        let is_nobody = named.is_empty() && token.is_none();
+        let is_shown = |proof: &&Proof| shows(&proof.initiator.secret);
+        let proved: Vec<&Proof> = named.into_iter().filter(is_shown).collect();
+        let token = token.filter(|token| token.spec.chap.as_ref().is_some_and(shows));
+        let lets_in_anybody = is_nobody && self.need == Need::NotEvenAName;
+        if proved.is_empty() && token.is_none() && !lets_in_anybody {
             return Err(WRONG);
         }
         if let Some(theirs) = &answer.challenge {
             if theirs.bytes == challenge.bytes {
                 return Err(Refused::Unproved("CHAP: our own challenge came back"));
             }
-            let Some(own) = proved.iter().find_map(|proof| proof.target.as_ref()) else {
+            let of_token = token.as_ref().and(self.tokens.as_ref()).and_then(Option::as_ref);
+            let own = proved.iter().find_map(|proof| proof.target.as_ref()).or(of_token);
+            let Some(own) = own else {
                 return Err(Refused::Unproved("CHAP: the target has no secret to prove itself by"));
             };
             let response = digest(algorithm, theirs, own.secret.bytes());
             chap::put_response(&own.user, &response, out);
         }
-        Ok(proved.into_iter().map(|proof| proof.initiator.clone()).collect())
+        let credentials = proved.into_iter().map(|proof| proof.initiator.clone()).collect();
+        Ok(Proved { credentials, token })
     }
-}
-
-/// The name and the secret by which a token logs in.
-pub(super) fn credential(token: &Token) -> Credential {
-    let secret = token.spec.chap.clone().expect("those without are not looked at");
-    Credential { user: token.spec.name.clone(), secret }
 }
 
 fn challenge() -> Challenge {
@@ -199,7 +243,7 @@ mod tests {
     use wire::iscsi::chap::{self, Algorithm, Challenge};
     use wire::iscsi::text::{self, Pair};
 
-    use super::{Authentication, NO_PROOF, Proof, Refused, WRONG, digest};
+    use super::{Authentication, NO_PROOF, Need, Proof, Refused, WRONG, digest};
 
     const SECRET: &str = "a secret of ours";
     const OTHER: &str = "that of a target";
@@ -221,14 +265,14 @@ mod tests {
     ) -> Result<Vec<(String, String)>, Refused> {
         let pairs: Vec<Pair<'_>> = said.iter().map(|&(key, value)| Pair { key, value }).collect();
         let mut out = Vec::new();
-        authentication.take(&pairs, &mut out)?;
+        authentication.take(&pairs, &|_| None, &mut out)?;
         let pairs = text::parse(&out).expect("a text");
         Ok(pairs.iter().map(|pair| (pair.key.to_owned(), pair.value.to_owned())).collect())
     }
 
     /// The challenge after a choice of algorithms.
     fn challenged(list: &str) -> (Authentication, Algorithm, Challenge) {
-        let mut authentication = Authentication::new(wanted(), false);
+        let mut authentication = Authentication::new(wanted(), None, Need::Proof);
         assert!(!authentication.may_go_on());
         let chosen = say(&mut authentication, &[("AuthMethod", "None,CHAP")]).expect("chosen");
         assert_eq!(chosen, [("AuthMethod".to_owned(), "CHAP".to_owned())]);
@@ -307,18 +351,18 @@ mod tests {
 
     #[test]
     fn a_login_without_a_proof_is_one_where_nothing_is_asked_for() {
-        let mut open = Authentication::new(Vec::new(), false);
+        let mut open = Authentication::new(Vec::new(), None, Need::NotEvenAName);
         open.check().expect("nothing is asked for");
         say(&mut open, &[("AuthMethod", "CHAP")]).expect_err("there is nothing to prove");
         say(&mut open, &[("AuthMethod", "CHAP,None")]).expect("none");
         open.check().expect("nothing is asked for");
-        let mut closed = Authentication::new(wanted(), false);
+        let mut closed = Authentication::new(wanted(), None, Need::Proof);
         assert_eq!(closed.check(), Err(NO_PROOF));
         assert_eq!(say(&mut closed, &[("AuthMethod", "None")]), Err(NO_PROOF));
         for jump in [[("CHAP_A", "5")], [("CHAP_N", "me")]] {
             say(&mut closed, &jump).expect_err("a step is left out");
         }
-        let mut discovery = Authentication::new(wanted(), true);
+        let mut discovery = Authentication::new(wanted(), None, Need::Nothing);
         discovery.check().expect("it may");
         say(&mut discovery, &[("AuthMethod", "CHAP,None")]).expect("chosen");
         assert_eq!(discovery.check(), Err(NO_PROOF), "it began to prove something");

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use units::Role;
-use volume::{Access, Credential, Token};
+use volume::{Access, Credential};
 use wire::iscsi::frame::{Frame, PduError};
 use wire::iscsi::limits::{
     BHS_BYTES, DATA_SEGMENT_BYTES_MAX, LOGIN_SEGMENT_BYTES_MAX, TEXT_BYTES_MAX,
@@ -24,9 +24,9 @@ use wire::iscsi::{
     decode, encode, names,
 };
 
-use super::chap::{self, Authentication, Proof};
+use super::chap::{self, Authentication, Need, Proof};
 use super::sessions::{Key, Registered};
-use super::targets::{self, Asker, OpenUnit, Target};
+use super::targets::{self, Asker, Known, OpenUnit, Target, Who};
 use super::{IscsiContext, WINDOW};
 use crate::serving::Connection;
 use crate::who::Caller;
@@ -104,10 +104,8 @@ struct Names {
     target: Option<String>,
     negotiation: Negotiation,
     authentication: Authentication,
-    /// The access to the target, as was looked up then.
-    access: Access,
-    /// The tokens that may be proved.
-    tokens: Vec<Arc<Token>>,
+    /// The target, as it was known then.
+    known: Known,
 }
 
 async fn run(
@@ -260,29 +258,26 @@ impl State<'_> {
             text::put("TargetPortalGroupTag", "1", answer);
         }
         let negotiation = Negotiation::new(Wishes::default(), is_discovery);
-        let mut access = Access::default();
-        let mut tokens = (self.context.tokens.all)();
+        let mut known = Known::default();
+        let has_tokens = (self.context.tokens.any)();
         let wanted = match &target {
             Some(name) => {
-                let known = targets::known(self.context, name).await?;
-                tokens.retain(|token| known.is_seen_by(token));
-                access = known.access;
-                self.check_allowed(&access, &initiator, !tokens.is_empty())?;
-                vec![access.clone()]
+                known = targets::known(self.context, name).await?;
+                self.check_allowed(&known.access, &initiator, has_tokens)?;
+                vec![known.access.clone()]
             }
             None => targets::accesses(self.context).await?,
         };
         let wanted = wanted.into_iter().filter(|access| access.allows(&initiator));
         let proof = |access: Access| Some(Proof { initiator: access.chap?, target: access.mutual });
-        let mut wanted: Vec<Proof> = wanted.filter_map(proof).collect();
-        let is_optional = is_discovery || access.chap.is_none() && !self.is_exposed;
-        let of_token = |token: &Arc<Token>| Proof {
-            initiator: chap::credential(token),
-            target: access.mutual.clone(),
+        let need = match (is_discovery, &known.access.chap) {
+            (true, _) => Need::Nothing,
+            (false, None) if !self.is_exposed => Need::NotEvenAName,
+            (false, _) => Need::Proof,
         };
-        wanted.extend(tokens.iter().map(of_token));
-        let authentication = Authentication::new(wanted, is_optional);
-        Ok(Names { initiator, target, negotiation, authentication, access, tokens })
+        let tokens = has_tokens.then(|| known.access.mutual.clone());
+        let authentication = Authentication::new(wanted.filter_map(proof).collect(), tokens, need);
+        Ok(Names { initiator, target, negotiation, authentication, known })
     }
 
     /// Fails if an initiator may not have a target, whatever it proves.
@@ -335,7 +330,8 @@ impl State<'_> {
             }
         }
         if !security.is_empty() {
-            names.authentication.take(&security, answer).or_else(unproved)?;
+            let taken = names.authentication.take(&security, &*self.context.tokens.named, answer);
+            taken.or_else(unproved)?;
         }
         if self.stage == Stage::Operational && !self.has_declared {
             self.has_declared = true;
@@ -348,7 +344,7 @@ impl State<'_> {
     /// Awaits the end of the session whose place this takes, and opens the target.
     async fn finish(&mut self) -> Result<Login, LoginError> {
         let caller = self.caller()?;
-        let Names { initiator, target, mut negotiation, authentication, access, tokens } =
+        let Names { initiator, target, mut negotiation, authentication, known } =
             self.names.take().expect("the first request was taken up");
         let parameters = negotiation.parameters();
         negotiation.finish_login();
@@ -366,7 +362,7 @@ impl State<'_> {
         };
         let Some(name) = target else {
             let (initiator, is_exposed) = (login.initiator.clone(), self.is_exposed);
-            login.asker = Some(Asker { initiator, is_exposed, authentication, tokens });
+            login.asker = Some(Asker { initiator, is_exposed, authentication });
             return Ok(login);
         };
         let key = self.key(&login.initiator, &name);
@@ -375,12 +371,13 @@ impl State<'_> {
             Err(_) => return refused(LoginStatus::OUT_OF_RESOURCES, "too many sessions"),
         }
         let client = format!("{} {}", self.client, login.initiator);
-        let who = (&*login.initiator, &*client);
+        let who =
+            Who { initiator: &login.initiator, client: &client, caller: login.caller.as_ref() };
         let target = match targets::open(self.context, &name, who).await? {
             Ok(target) => target,
             Err(targets::Refusal { status, why }) => return refused(status, why),
         };
-        if target.access != access {
+        if target.access != known.access {
             let why = "the name, or who may log in to it, was changed meanwhile";
             return refused(LoginStatus::SERVICE_UNAVAILABLE, why);
         }
@@ -402,19 +399,19 @@ impl State<'_> {
     fn caller(&self) -> Result<Option<Caller>, LoginError> {
         let names = self.names.as_ref().expect("the first request was taken up");
         let has_proved = |credential: &Credential| names.authentication.has_proved(credential);
-        if names.target.is_none() || names.access.chap.as_ref().is_some_and(has_proved) {
+        if names.target.is_none() || names.known.access.chap.as_ref().is_some_and(has_proved) {
             return Ok(None);
         }
-        let Some(token) = names.tokens.iter().find(|token| has_proved(&chap::credential(token)))
-        else {
-            return Ok(None);
-        };
-        (self.context.tokens.used)(token);
+        let Some(token) = names.authentication.token() else { return Ok(None) };
         let caller = Caller::of_token(token, Some(&self.client.into()));
+        if !names.known.is_seen_by(&caller) {
+            return unproved(chap::WRONG).map(|()| None);
+        }
         if !caller.may(Role::Reader) {
             let why = format!("{} is {}, and reads no data", caller.who, caller.role);
             return refused(LoginStatus::AUTHORIZATION_FAILURE, why);
         }
+        (self.context.tokens.used)(token);
         Ok(Some(caller))
     }
 

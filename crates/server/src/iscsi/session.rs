@@ -221,7 +221,9 @@ async fn end(session: Session, used: Option<Used>) {
     let Session {
         core, connection, phase, has_parted, registered, mut watchers, bells, taken, ..
     } = session;
-    match &registered {
+    // One that only reads says nothing of what others with its name have lost.
+    let is_reader = core.disks.is_reader();
+    match registered.as_ref().filter(|_| !is_reader) {
         Some(registered) if has_parted => registered.part(),
         Some(registered) => {
             let there = core.disks.iter().map(|disk| (disk.number, disk.opened));
@@ -262,7 +264,7 @@ fn opened(
     }
     if let Some(made) = made {
         let initiator = port.initiator.clone();
-        let who = (initiator.clone(), format!("{client} {initiator}"));
+        let who = (initiator.clone(), format!("{client} {initiator}"), caller.cloned());
         watchers.spawn(made.watch(Arc::clone(context), name, who, ringing.clone()));
     }
     (disks, attachment, used)

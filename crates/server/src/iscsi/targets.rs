@@ -15,7 +15,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use env::RankedMutex;
+use env::{Clock, RankedMutex, RealClock};
 use tokio::sync::watch;
 use units::{Role, Seq};
 use volume::{Access, TargetInfo, Token, UnitInfo};
@@ -23,11 +23,12 @@ use wire::iscsi::{LoginStatus, names, text};
 use wire::scsi::Identity;
 
 use super::IscsiContext;
-use super::chap::{self, Authentication};
+use super::chap::Authentication;
 use super::disks::{Bell, Bells};
 use super::sessions::Opened;
 use super::unit::{Number, UnitId};
 use crate::serving::{Attached, Export, Exports, OpenError, attach, off_thread, try_attach};
+use crate::who::Caller;
 use crate::{Attachment, VolumeId};
 
 /// Names that are remembered.
@@ -133,6 +134,12 @@ impl From<OpenError> for Refusal {
 impl Refusal {
     fn not_found(why: String) -> Refusal {
         Refusal { status: LoginStatus::NOT_FOUND, why }
+    }
+
+    /// It was another when it was looked whether the token sees it.
+    fn unseen() -> Refusal {
+        let why = "the token does not see all volumes of the target".to_owned();
+        Refusal { status: LoginStatus::AUTHORIZATION_FAILURE, why }
     }
 }
 
@@ -254,8 +261,24 @@ pub(super) struct Asker {
     /// Others hear what is said, and reach the address that it came to.
     pub(super) is_exposed: bool,
     pub(super) authentication: Authentication,
-    /// The tokens that it may have proved.
-    pub(super) tokens: Vec<Arc<Token>>,
+}
+
+/// Somebody who opens a target.
+#[derive(Clone, Copy)]
+pub(super) struct Who<'w> {
+    pub(super) initiator: &'w str,
+    /// As lists of clients name it.
+    pub(super) client: &'w str,
+    /// Whom a token let in: it gets no volume that it does not see.
+    pub(super) caller: Option<&'w Caller>,
+}
+
+impl Who<'_> {
+    /// Whether it may have what was opened, by the name that its volume has now.
+    fn sees(&self, export: &dyn Export) -> bool {
+        let volume = export.name().split('@').next().unwrap_or_default();
+        self.caller.is_none_or(|caller| caller.sees(volume))
+    }
 }
 
 impl Asker {
@@ -265,16 +288,12 @@ impl Asker {
             Some(credential) => self.authentication.has_proved(credential),
             None => !self.is_exposed,
         };
-        let is_proved_token = |token: &&Arc<Token>| {
-            let credential = chap::credential(token);
-            token.spec.role.includes(Role::Reader) && self.authentication.has_proved(&credential)
+        let sees = |token: &Arc<Token>| {
+            let caller = Caller::of_token(token, None);
+            let is_good = !token.is_revoked() && !token.is_expired(RealClock::new().wall());
+            is_good && caller.may(Role::Reader) && Known::of(exports, name).is_seen_by(&caller)
         };
-        let mut tokens = self.tokens.iter().filter(is_proved_token).peekable();
-        let may = has_proved
-            || tokens.peek().is_some() && {
-                let known = Known::of(exports, name);
-                tokens.any(|token| known.is_seen_by(token))
-            };
+        let may = has_proved || self.authentication.token().is_some_and(sees);
         may && access.allows(&self.initiator)
     }
 }
@@ -358,11 +377,9 @@ impl Known {
         }
     }
 
-    /// Whether a token sees all of it.
-    pub(super) fn is_seen_by(&self, token: &Token) -> bool {
-        let patterns = &token.spec.volumes;
-        let sees = |name: &String| patterns.iter().any(|pattern| pattern.matches(name));
-        patterns.is_empty() || self.volumes.iter().all(sees)
+    /// Whether somebody sees all of it.
+    pub(super) fn is_seen_by(&self, caller: &Caller) -> bool {
+        self.volumes.iter().all(|volume| caller.sees(volume))
     }
 }
 
@@ -379,7 +396,7 @@ pub(super) async fn known(context: &Arc<IscsiContext>, name: &str) -> io::Result
 pub(super) async fn open(
     context: &Arc<IscsiContext>,
     name: &str,
-    (initiator, client): (&str, &str),
+    who: Who<'_>,
 ) -> io::Result<Result<Target, Refusal>> {
     let targets = &context.targets;
     let Some(wanted) = names::split(&targets.base, name) else {
@@ -396,14 +413,15 @@ pub(super) async fn open(
             let why = "a made target has no moments: make one of moments".to_owned();
             return Ok(Err(Refusal::not_found(why)));
         }
-        match open_made(context, name, made, changed, (initiator, client)).await? {
+        match open_made(context, name, made, changed, who).await? {
             Ok(target) => return Ok(Ok(target)),
             Err(NotNow::Refused(refusal)) => return Ok(Err(refusal)),
             Err(NotNow::Closed(volume)) => context.attachments.opened(volume).await,
         }
     }
     let Some(moment) = &wanted.moment else {
-        return Ok(match attach(context, &wanted.volume, client).await? {
+        return Ok(match attach(context, &wanted.volume, who.client).await? {
+            Ok(opened) if !who.sees(&*opened.0) => Err(Refusal::unseen()),
             Ok(opened) => Ok(target(targets, name, opened, None)),
             Err(error) => Err(error.into()),
         });
@@ -413,7 +431,8 @@ pub(super) async fn open(
         Some((_, seq)) => format!("{}@seq:{}", wanted.volume, seq.0),
         None => format!("{}@{moment}", wanted.volume),
     };
-    let opened = match attach(context, &disk, client).await? {
+    let opened = match attach(context, &disk, who.client).await? {
+        Ok(opened) if !who.sees(&*opened.0) => return Ok(Err(Refusal::unseen())),
         Ok(opened) => opened,
         Err(error) => return Ok(Err(error.into())),
     };
@@ -470,11 +489,11 @@ async fn open_made(
     name: &str,
     info: TargetInfo,
     changed: watch::Receiver<()>,
-    (initiator, client): (&str, &str),
+    who: Who<'_>,
 ) -> io::Result<Result<Target, NotNow>> {
     let (have, access) = (BTreeSet::new(), info.access.clone());
     let mut made = Made { id: info.id, name: info.name.clone(), access, have, changed };
-    let units = match made.open_new(context, name, &info, (initiator, client)).await? {
+    let units = match made.open_new(context, name, &info, who).await? {
         Ok(units) if units.is_empty() => {
             let why = "no unit of this target can be opened now: its volumes are gone, or were \
                        reverted less than 3 minutes ago";
@@ -498,13 +517,17 @@ impl Made {
         context: &Arc<IscsiContext>,
         name: &str,
         info: &TargetInfo,
-        (initiator, client): (&str, &str),
+        who: Who<'_>,
     ) -> io::Result<Result<Vec<OpenUnit>, NotNow>> {
+        let Who { initiator, client, .. } = who;
         let mut units = Vec::new();
         for unit in info.units.iter().filter(|unit| !self.have.contains(&unit.number)) {
             let (volume, seq) = (unit.volume_id, unit.seq);
             let open = move |exports: &dyn Exports| exports.open_unit(volume, seq);
             let opened = match try_attach(context, client, open).await? {
+                Ok(Attached::Open(export, _)) if !who.sees(&*export) => {
+                    return Ok(Err(NotNow::Refused(Refusal::unseen())));
+                }
                 Ok(Attached::Open(export, attachment)) => (export, attachment),
                 Ok(Attached::Closed(volume)) => return Ok(Err(NotNow::Closed(volume))),
                 Err(error) if error.may_pass => return Ok(Err(NotNow::Refused(error.into()))),
@@ -529,11 +552,12 @@ impl Made {
         mut self,
         context: Arc<IscsiContext>,
         name: String,
-        (initiator, client): (String, String),
+        (initiator, client, caller): (String, String, Option<Caller>),
         bells: Bells,
     ) {
+        let (initiator, client) = (&*initiator, &*client);
+        let who = Who { initiator, client, caller: caller.as_ref() };
         while self.changed.changed().await.is_ok() {
-            let who = (&*initiator, &*client);
             let mut looked = self.look(&context, &name, who, &bells).await;
             while let Looked::Closed(volume) = looked {
                 tokio::select! {
@@ -554,7 +578,7 @@ impl Made {
         &mut self,
         context: &Arc<IscsiContext>,
         name: &str,
-        who: (&str, &str),
+        who: Who<'_>,
         bells: &Bells,
     ) -> Looked {
         let (exports, own) = (Arc::clone(&context.exports), self.name.clone());

@@ -55,20 +55,19 @@ impl Stall {
             return Poll::Pending;
         };
         let least_bytes = patience.as_millis() as u64 * BYTES_PER_SECOND_MIN / 1000;
+        let mut is_stalled = false;
         loop {
             let (since, had_moved) =
                 *self.begun.get_or_insert_with(|| (Instant::now(), moved_bytes));
             let until = since + patience;
             let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(until)));
             if alarm.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
+                return if is_stalled { Poll::Ready(()) } else { Poll::Pending };
             }
             if Instant::now() >= until {
                 self.begun = None;
                 alarm.as_mut().reset(Instant::now() + patience);
-                if moved_bytes - had_moved < least_bytes {
-                    return Poll::Ready(());
-                }
+                is_stalled = moved_bytes - had_moved < least_bytes;
             } else {
                 alarm.as_mut().reset(until);
             }

@@ -1,5 +1,6 @@
 //! The findings of looks, and the alarms that they give.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,11 +144,8 @@ fn marks(volume: &Volume) -> Vec<String> {
     volume.marks().expect("listed").into_iter().map(|mark| mark.name).collect()
 }
 
-#[test]
-fn encrypting_a_volume_gives_an_alarm_whose_mark_holds_what_was() {
-    let (pool, volume) = stage();
-    let dir = tempfile::tempdir().expect("a directory");
-    let heard = dir.path().join("heard");
+/// Hooks of which one writes down what it is told of an alarm, and an empty line.
+fn telling(heard: &Path) -> Hooks {
     let words = "$HINDSIGHT_HOOK $HINDSIGHT_PHASE $HINDSIGHT_SUBJECT $HINDSIGHT_ALARM \
                  $HINDSIGHT_BYTES $HINDSIGHT_MARK";
     let script = format!("echo {words} >> {}; echo >> {0}", heard.display());
@@ -159,8 +157,13 @@ fn encrypting_a_volume_gives_an_alarm_whose_mark_holds_what_was() {
         timeout: Duration::from_secs(60),
     };
     let hooks = [("tell", hook(&["/bin/sh", "-c", &script])), ("silent", hook(&[]))];
-    let hooks = hooks.map(|(name, hook)| (name.to_owned(), hook));
-    let watching = Watching::new(&Arc::new(Hooks::new(hooks.into())));
+    Hooks::new(hooks.map(|(name, hook)| (name.to_owned(), hook)).into())
+}
+
+#[test]
+fn encrypting_a_volume_gives_an_alarm_whose_mark_holds_what_was() {
+    let (pool, volume) = stage();
+    let watching = Watching::default();
     // Nothing is looked at that nobody wants watched.
     put(&volume, 0, 32, noise);
     (0..3).for_each(|_| watching.look(&pool, &Stop::default()));
@@ -185,10 +188,6 @@ fn encrypting_a_volume_gives_an_alarm_whose_mark_holds_what_was() {
     watching.look(&pool, &Stop::default());
     let alarms = volume.watch().expect("watched").alarms;
     let [alarm] = &alarms[..] else { panic!("{alarms:?}") };
-    let all = || std::fs::read_to_string(&heard).unwrap_or_default();
-    eventually("the hook was told", || all().ends_with("\n\n"));
-    let told = format!("tell alarm {} scrambled {} {}\n\n", volume.name(), alarm.bytes, alarm.mark);
-    assert_eq!(all(), told);
     assert_eq!((alarm.kind, alarm.at.seq, alarm.is_held), (AlarmKind::Scrambled, good, true));
     assert!((7 << 20..=9 << 20).contains(&alarm.bytes), "{alarm:?}");
     assert_eq!(marks(&volume), [alarm.mark.as_str()]);
@@ -230,6 +229,25 @@ fn encrypting_a_volume_gives_an_alarm_whose_mark_holds_what_was() {
     pool.delete_volume("v").expect("deleted");
     watching.look(&pool, &Stop::default());
     assert_eq!(watching.told(volume.id()), None);
+}
+
+#[test]
+fn an_alarm_is_told_once_to_the_hooks_that_want_it() {
+    let (pool, volume) = stage();
+    let dir = tempfile::tempdir().expect("a directory");
+    let heard = dir.path().join("heard");
+    let watching = Watching::new(&Arc::new(telling(&heard)));
+    put(&volume, 0, 32, text);
+    volume.set_watch(Some(Sensitivity::Normal)).expect("set");
+    watching.look(&pool, &Stop::default());
+    for mib in [0, 8, 16] {
+        put(&volume, mib, 8, noise);
+        watching.look(&pool, &Stop::default());
+    }
+    let alarm = &volume.watch().expect("watched").alarms[0];
+    let all = || std::fs::read_to_string(&heard).unwrap_or_default();
+    eventually("the hook was told", || all().ends_with("\n\n"));
+    assert_eq!(all(), format!("tell alarm v scrambled {} {}\n\n", alarm.bytes, alarm.mark));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Tokens: callers with a name, a role and patterns of the volumes that they see. The engine keeps
-//! them with the pool; it never learns a secret, and front ends go by what is kept here.
+//! them with the pool; of secrets it knows those for CHAP alone, and front ends go by what is kept
+//! here.
 //!
 //! Invariants
 //! 1. Tokens in memory change under the pool's books, after the catalogue does: one that is found
@@ -97,8 +98,9 @@ impl Volumes {
         let words: Vec<String> = spec.volumes.iter().map(ToString::to_string).collect();
         let seen = if words.is_empty() { "all".to_owned() } else { words.join(" ") };
         let until = spec.expires.map_or_else(String::new, |until| format!(", until {until}"));
-        let detail =
-            format!("token {} ({}): {}, volumes {seen}{until}", spec.name, spec.id, spec.role);
+        let chap = if spec.chap.is_some() { ", logs in by CHAP" } else { "" };
+        let (name, id, role) = (&spec.name, &spec.id, spec.role);
+        let detail = format!("token {name} ({id}): {role}, volumes {seen}{until}{chap}");
         tx.audit("token-create", "", detail)?;
         let _books = tx.commit()?;
         self.tokens.lock().insert(Arc::clone(&token));

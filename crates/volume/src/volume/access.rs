@@ -2,8 +2,11 @@
 //!
 //! Invariant: each is one commit with its audit record, which tells no secret.
 
+use std::sync::Arc;
+
+use crate::pool::token_book::Token;
 use crate::pool::volumes::Volumes;
-use crate::types::{Access, AccessChange};
+use crate::types::{Access, AccessChange, Credential};
 use crate::{Error, ErrorKind, Result};
 
 impl Volumes {
@@ -40,6 +43,11 @@ impl Volumes {
         let targets = self.targets.lock();
         others.extend(targets.values().filter(|it| it.name != name).map(|it| it.access.clone()));
         drop(targets);
+        let of_token = |token: &Arc<Token>| {
+            let (user, secret) = (token.spec.name.clone(), token.spec.chap.clone()?);
+            Some(Access { chap: Some(Credential { user, secret }), ..Access::default() })
+        };
+        others.extend(self.tokens().iter().filter_map(of_token));
         others.push(access.clone());
         if others.iter().any(|theirs| access.reflects(theirs) || theirs.reflects(access)) {
             let what = format!("a secret of {name} would prove the other side at a target");

@@ -11,17 +11,17 @@ use wire::iscsi::{LoginStatus, Response, Stage, TaskFunction, TaskResult, text};
 
 use super::initiator::{Initiator, Rig};
 use super::login::{NAME, challenged, credential, discovered, protect};
-use crate::iscsi::IscsiContext;
 use crate::iscsi::chap::digest;
+use crate::iscsi::{ChapTokens, IscsiContext};
 use crate::nbd::tests::memory::OTHER;
 use crate::nbd::tests::rig::DISK;
-use crate::who::tokens_with_chap;
 
 const SECRET: &str = "Secret-of_tokens";
 const READY: [u8; 6] = [0; 6];
 const READ_ONE: [u8; 10] = [0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0];
 const WRITE_ONE: [u8; 10] = [0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0];
 const REGISTER: [u8; 10] = [0x5f, 0, 0, 0, 0, 0, 0, 0, 24, 0];
+const DENIED: LoginStatus = LoginStatus::AUTHENTICATION_FAILURE;
 const PROTECTED: (u8, u8, u8) = (7, 0x27, 0);
 
 /// A pool whose tokens, all with one secret, let in to a disk in memory.
@@ -49,7 +49,7 @@ fn with_tokens(
     }
     let of = Arc::clone(&pool);
     let rig = Rig::with(|context| {
-        context.tokens.all = Box::new(move || tokens_with_chap(&of));
+        context.tokens = ChapTokens { used: Box::new(|_| {}), ..ChapTokens::of(&of) };
         change(context);
     });
     (rig, pool)
@@ -99,13 +99,16 @@ fn a_token_lets_in_by_its_role_and_to_volumes_that_it_sees() {
             for (user, secret, expected) in [
                 ("viewer", SECRET, LoginStatus::AUTHORIZATION_FAILURE),
                 ("keeper", SECRET, LoginStatus::AUTHORIZATION_FAILURE),
-                ("elsewhere", SECRET, LoginStatus::AUTHENTICATION_FAILURE),
-                ("nobody", SECRET, LoginStatus::AUTHENTICATION_FAILURE),
-                ("reader", "Secret-of_others", LoginStatus::AUTHENTICATION_FAILURE),
+                ("elsewhere", SECRET, DENIED),
+                ("reader", "Secret-of_others", DENIED),
             ] {
                 assert_eq!(log_in(&rig, &first, (user, secret)).1, expected, "{user} {own_chap}");
             }
         }
+        // A target without CHAP lets in anybody on this machine, also who has another's name.
+        let first = [NAME, ("TargetName", &*rig.target)];
+        let expected = if own_chap { DENIED } else { LoginStatus::SUCCESS };
+        assert_eq!(log_in(&rig, &first, ("nobody", SECRET)).1, expected);
         let mut reader = ready(&rig, "reader");
         reader.command(2, &READ_ONE, 512, &[]);
         assert_eq!(reader.data().len(), 512);
@@ -185,4 +188,18 @@ fn a_target_of_several_units_is_for_tokens_that_see_all_of_them() {
     let status = |user| log_in(&rig, &first, (user, SECRET)).1;
     assert_eq!(status("one"), LoginStatus::AUTHENTICATION_FAILURE);
     assert_eq!(status("both"), LoginStatus::SUCCESS);
+    // Units that are added while its session lives are no more its own than at a login.
+    rig.made.lock()[0].units.pop();
+    let (mut initiator, status) = log_in(&rig, &first, ("one", SECRET));
+    assert_eq!(status, LoginStatus::SUCCESS);
+    initiator.command(1, &READY, 0, &[]);
+    initiator.sense();
+    for (number, (volume, name)) in [(1, (OTHER, "other")), (2, (DISK, "disk"))] {
+        rig.made.lock()[0].units.push(unit(number, (volume, name)));
+        rig.context.targets.tell_of_change();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        initiator.command(2, &[0xa0, 0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 0], 64, &[]);
+        let luns = initiator.data()[3] / 8;
+        assert_eq!(luns, 1, "neither what it does not see, nor half of the change");
+    }
 }
