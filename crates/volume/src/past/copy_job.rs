@@ -30,6 +30,8 @@ use crate::placement::in_place::ranges;
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Entries of one commit at most.
 const ENTRIES_MAX: usize = 1 << 16;
+/// Pages of one commit at most: a kill loses what was done with 128 GiB.
+const PAGES_MAX: usize = 1 << 16;
 /// Pages of nothing but zeros that are one record of a batch at most: 4 GiB.
 const ZERO_PAGES_MAX: u64 = 1 << 12;
 /// Zeros of a moment that cost as much as a byte that is copied: most are holes, which no device
@@ -99,7 +101,7 @@ impl CopyJob {
 
     /// Whether it is time for a commit.
     pub fn is_full(&self) -> bool {
-        self.entries.len() >= ENTRIES_MAX
+        self.entries.len() >= ENTRIES_MAX || self.pages.len() >= PAGES_MAX
     }
 
     /// Whether a page is copied, and waits for the commit.
