@@ -138,7 +138,7 @@ fn init(
     let files =
         [(CA_KEY, &ca_key), (CA_CERT, &authority.pem), (SERVER_KEY, &key), (SERVER_CERT, &cert)];
     placed.files(dir, if is_kept { &files[2..] } else { &files })?;
-    let certificates = listed(dir)?;
+    let certificates = own(dir)?;
     placed.keep();
     say(&format!("{CA_KEY} signs for whoever has it: keep it where no server runs"));
     let at = |name: &str| absolute(&dir.join(name));
@@ -189,13 +189,19 @@ fn absolute(path: &Path) -> io::Result<String> {
     Ok(std::path::absolute(path)?.display().to_string())
 }
 
-/// All certificates in a directory.
-fn listed(dir: &Path) -> anyhow::Result<Vec<Listed>> {
+/// The certificates of the authority and of its server, if it has one.
+fn own(dir: &Path) -> anyhow::Result<Vec<Listed>> {
     let mut found = vec![read(dir, authority::certificate(dir)?, "authority")?];
     let server = dir.join(SERVER_CERT);
     if server.exists() {
         found.push(read(dir, server, "server")?);
     }
+    Ok(found)
+}
+
+/// All certificates in a directory. One of a client that cannot be read hides no other.
+fn listed(dir: &Path) -> anyhow::Result<Vec<Listed>> {
+    let mut found = own(dir)?;
     let clients = dir.join(CLIENTS);
     if clients.exists() {
         let entries =
@@ -205,7 +211,10 @@ fn listed(dir: &Path) -> anyhow::Result<Vec<Listed>> {
         let mut files: Vec<PathBuf> = files.filter(|file| file.exists()).collect();
         files.sort();
         for file in files {
-            found.push(read(dir, file, "client")?);
+            match read(dir, file, "client") {
+                Ok(one) => found.push(one),
+                Err(error) => say(&format!("warning: {error:#}")),
+            }
         }
     }
     Ok(found)

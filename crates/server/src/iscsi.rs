@@ -43,7 +43,7 @@ use volume::{Pool, Token};
 use crate::admission::is_loopback;
 use crate::fill::Thin;
 use crate::serving::{FrontEnd, Given, Serving};
-use crate::who::{note_use, token_named};
+use crate::who::note_use;
 
 mod answer;
 mod asked;
@@ -101,7 +101,7 @@ type Used = dyn Fn(&Arc<Token>) + Send + Sync;
 pub struct ChapTokens {
     /// Whether there are any.
     pub any: Box<Any>,
-    /// The one of a name, if it is good now.
+    /// The one of a name, also if it has no secret for CHAP, or has expired.
     pub named: Box<Named>,
     /// One was used.
     pub used: Box<Used>,
@@ -115,7 +115,7 @@ impl ChapTokens {
         let has_chap = |token: &Arc<Token>| token.spec.chap.is_some();
         ChapTokens {
             any: Box::new(move || all.tokens().iter().any(has_chap)),
-            named: Box::new(move |name| token_named(&found, name).filter(has_chap)),
+            named: Box::new(move |name| found.token(name).ok()),
             used: Box::new(move |token| note_use(&used, token)),
         }
     }

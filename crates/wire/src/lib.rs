@@ -3,6 +3,7 @@
 //! Invariants: 1. no bytes make a decoder panic or allocate more than they hold; 2. whatever an
 //! encoder writes, the decoder of the other side reads back as the same value.
 
+pub mod der;
 mod fields;
 pub mod fuse;
 pub mod iscsi;

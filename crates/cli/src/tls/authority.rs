@@ -111,7 +111,7 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let made = params.self_signed(&key)?;
-        let said = Certificate::of(made.der())?;
+        let said = Certificate::of(made.der()).context("it is none")?;
         Ok(Authority { key, pem: made.pem(), der: made.into(), said })
     }
 
@@ -120,6 +120,11 @@ impl Authority {
         let (cert, path) = (certificate(dir)?, dir.join(CA_KEY));
         let said = Certificate::read(&cert)?;
         let pem = std::fs::read_to_string(&cert)?;
+        // Every client gets this file.
+        if pem.contains("PRIVATE KEY") {
+            let failure = Failure::new(format!("there is a private key in {}", cert.display()));
+            return Err(failure.with_hint("leave only certificates in it").into());
+        }
         let der = CertificateDer::from_pem_slice(pem.as_bytes())?;
         let cannot = || format!("cannot read the key of the authority from {}", path.display());
         let key = PrivatePkcs8KeyDer::from_pem_file(&path).with_context(cannot)?;

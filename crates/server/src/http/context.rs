@@ -100,7 +100,10 @@ impl Context {
     /// Refuses a hook that the configuration does not name.
     pub(super) fn check_hook(&self, name: Option<&str>) -> Answer<()> {
         let is_unknown = |name: &&str| *name != volume::NO_HOOK && !self.hooks.has(name);
-        let Some(name) = name.filter(is_unknown) else { return Ok(()) };
+        name.filter(is_unknown).map_or(Ok(()), |name| Err(self.unknown_hook(name)))
+    }
+
+    fn unknown_hook(&self, name: &str) -> Refusal {
         let names = self.hooks.names();
         let hint = match &names[..] {
             [] => "the server's configuration file names none: [hooks.NAME]".to_owned(),
@@ -110,7 +113,7 @@ impl Context {
             true => format!("the hook {name} has neither `before` nor `after`"),
             false => format!("there is no hook {name}"),
         };
-        Err(Refusal::new(ProblemKind::NotFound, text).with_hint(hint))
+        Refusal::new(ProblemKind::NotFound, text).with_hint(hint)
     }
 
     /// Refuses a hook that has no check.
@@ -120,7 +123,7 @@ impl Context {
             return Ok(());
         }
         if !self.hooks.names().iter().any(|known| known == name) {
-            return self.check_hook(Some(name));
+            return Err(self.unknown_hook(name));
         }
         let text = format!("the hook {name} has no `verify`");
         let hint = "in the server's configuration: verify = [\"/path/of/a/check\"]";

@@ -51,6 +51,9 @@ pub(super) enum Need {
     NotEvenAName,
 }
 
+/// The token of a name, and whether it may be proved here and now.
+pub(super) type FindToken<'f> = dyn Fn(&str) -> Option<(Arc<Token>, bool)> + 'f;
+
 /// The things that were proved.
 #[derive(Debug, Default)]
 struct Proved {
@@ -76,7 +79,7 @@ pub(super) enum Refused {
 }
 
 const NO_PROOF: Refused = Refused::Unproved("the target wants CHAP");
-pub(super) const WRONG: Refused = Refused::Unproved("CHAP: the name or the secret is wrong");
+const WRONG: Refused = Refused::Unproved("CHAP: the name or the secret is wrong");
 
 impl Authentication {
     /// Of a login that may prove one of these, or a token if there are any: a target proves itself
@@ -130,7 +133,7 @@ impl Authentication {
     pub(super) fn take(
         &mut self,
         pairs: &[Pair<'_>],
-        named: &dyn Fn(&str) -> Option<Arc<Token>>,
+        named: &FindToken<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Refused> {
         let nonsense = |error: chap::ChapError| Refused::Nonsense(error.0);
@@ -181,7 +184,7 @@ impl Authentication {
         &self,
         (algorithm, challenge): (Algorithm, &Challenge),
         answer: &Answer<'_>,
-        token: Option<Arc<Token>>,
+        token: Option<(Arc<Token>, bool)>,
         out: &mut Vec<u8>,
     ) -> Result<Proved, Refused> {
         let shows = |secret: &Secret| {
@@ -189,11 +192,13 @@ impl Authentication {
         };
         let is_named = |proof: &&Proof| proof.initiator.user == answer.name;
         let named: Vec<&Proof> = self.wanted.iter().filter(is_named).collect();
-        let token = token.filter(|_| self.tokens.is_some());
         let is_nobody = named.is_empty() && token.is_none();
         let is_shown = |proof: &&Proof| shows(&proof.initiator.secret);
         let proved: Vec<&Proof> = named.into_iter().filter(is_shown).collect();
-        let token = token.filter(|token| token.spec.chap.as_ref().is_some_and(shows));
+        let shown = |(token, may): (Arc<Token>, bool)| {
+            (may && token.spec.chap.as_ref().is_some_and(shows)).then_some(token)
+        };
+        let token = token.and_then(shown);
         let lets_in_anybody = is_nobody && self.need == Need::NotEvenAName;
         if proved.is_empty() && token.is_none() && !lets_in_anybody {
             return Err(WRONG);

@@ -9,6 +9,7 @@
 use std::io;
 use std::sync::Arc;
 
+use env::{Clock, RealClock};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use units::Role;
@@ -330,8 +331,14 @@ impl State<'_> {
             }
         }
         if !security.is_empty() {
-            let taken = names.authentication.take(&security, &*self.context.tokens.named, answer);
-            taken.or_else(unproved)?;
+            let is_discovery = names.target.is_none();
+            let named = |name: &str| {
+                let token = (self.context.tokens.named)(name)?;
+                let is_good = !token.is_expired(RealClock::new().wall());
+                let sees = is_discovery || names.known.is_seen_by(&Caller::of_token(&token, None));
+                Some((token, is_good && sees))
+            };
+            names.authentication.take(&security, &named, answer).or_else(unproved)?;
         }
         if self.stage == Stage::Operational && !self.has_declared {
             self.has_declared = true;
@@ -365,14 +372,14 @@ impl State<'_> {
             login.asker = Some(Asker { initiator, is_exposed, authentication });
             return Ok(login);
         };
-        let key = self.key(&login.initiator, &name);
+        let party = party(&login.initiator, login.caller.as_ref());
+        let key = self.key(&party, &name);
         match self.context.sessions.enter(key).await {
             Ok(registered) => login.registered = Some(registered),
             Err(_) => return refused(LoginStatus::OUT_OF_RESOURCES, "too many sessions"),
         }
         let client = format!("{} {}", self.client, login.initiator);
-        let who =
-            Who { initiator: &login.initiator, client: &client, caller: login.caller.as_ref() };
+        let who = Who { initiator: &party, client: &client, caller: login.caller.as_ref() };
         let target = match targets::open(self.context, &name, who).await? {
             Ok(target) => target,
             Err(targets::Refusal { status, why }) => return refused(status, why),
@@ -383,7 +390,7 @@ impl State<'_> {
         }
         let is_another = |unit: &OpenUnit| {
             let unit = (unit.number, unit.opened);
-            self.context.sessions.is_another(&name, &login.initiator, unit)
+            self.context.sessions.is_another(&name, &party, unit)
         };
         if target.units.iter().any(is_another) {
             let why = "this is not the disk that this initiator had less than 3 minutes ago: the \
@@ -404,9 +411,6 @@ impl State<'_> {
         }
         let Some(token) = names.authentication.token() else { return Ok(None) };
         let caller = Caller::of_token(token, Some(&self.client.into()));
-        if !names.known.is_seen_by(&caller) {
-            return unproved(chap::WRONG).map(|()| None);
-        }
         if !caller.may(Role::Reader) {
             let why = format!("{} is {}, and reads no data", caller.who, caller.role);
             return refused(LoginStatus::AUTHORIZATION_FAILURE, why);
@@ -458,6 +462,15 @@ impl State<'_> {
             numbers,
             status,
         }
+    }
+}
+
+/// An initiator as sessions are told apart by it: nobody's token takes the place of another's
+/// session, nor says anything of what it lost, by taking its name.
+pub(super) fn party(initiator: &str, caller: Option<&Caller>) -> String {
+    match caller {
+        Some(caller) => format!("{initiator} {}", caller.who),
+        None => initiator.to_owned(),
     }
 }
 

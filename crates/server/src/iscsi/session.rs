@@ -36,7 +36,7 @@ use super::IscsiContext;
 use super::asked::Write;
 use super::disks::{Bell, Bells, Disk, Disks};
 use super::execute;
-use super::login::Login;
+use super::login::{Login, party};
 use super::reservations::Port;
 use super::sender::Sender;
 use super::sessions::{Opened, Registered};
@@ -221,9 +221,7 @@ async fn end(session: Session, used: Option<Used>) {
     let Session {
         core, connection, phase, has_parted, registered, mut watchers, bells, taken, ..
     } = session;
-    // One that only reads says nothing of what others with its name have lost.
-    let is_reader = core.disks.is_reader();
-    match registered.as_ref().filter(|_| !is_reader) {
+    match &registered {
         Some(registered) if has_parted => registered.part(),
         Some(registered) => {
             let there = core.disks.iter().map(|disk| (disk.number, disk.opened));
@@ -264,7 +262,8 @@ fn opened(
     }
     if let Some(made) = made {
         let initiator = port.initiator.clone();
-        let who = (initiator.clone(), format!("{client} {initiator}"), caller.cloned());
+        let client = format!("{client} {initiator}");
+        let who = (party(&initiator, caller), client, caller.cloned());
         watchers.spawn(made.watch(Arc::clone(context), name, who, ringing.clone()));
     }
     (disks, attachment, used)

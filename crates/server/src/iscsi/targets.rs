@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use env::{Clock, RankedMutex, RealClock};
 use tokio::sync::watch;
 use units::{Role, Seq};
-use volume::{Access, TargetInfo, Token, UnitInfo};
+use volume::{Access, TargetInfo, Token};
 use wire::iscsi::{LoginStatus, names, text};
 use wire::scsi::Identity;
 
@@ -365,9 +365,9 @@ impl Known {
     fn of(exports: &dyn Exports, name: &str) -> Known {
         match exports.target(name) {
             Some(made) => {
-                // A unit that is not served now has no name that a pattern could match.
-                let name = |unit: UnitInfo| unit.volume.unwrap_or_default();
-                Known { access: made.access, volumes: made.units.into_iter().map(name).collect() }
+                // A unit that is not served now has no name; it is asked of as it is opened.
+                let named = made.units.into_iter().filter_map(|unit| unit.volume);
+                Known { access: made.access, volumes: named.collect() }
             }
             None => {
                 let present = exports.open(name);

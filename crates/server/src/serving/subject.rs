@@ -3,9 +3,8 @@
 //!
 //! TLS has verified the certificate before; one that cannot be read all the same has no subject.
 
-const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
-const OBJECT_ID: u8 = 0x06;
+use wire::der::{OBJECT_ID, SEQUENCE, SET, any, take};
+
 /// The version, which certificates of the first do not say.
 const VERSION: u8 = 0xa0;
 /// The fields between the version and the subject: serial number, algorithm, issuer, validity.
@@ -58,28 +57,6 @@ fn parts(certificate: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
         }
     }
     Some(parts)
-}
-
-/// A value of this tag: its content, and what stands behind it.
-fn take(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    any(bytes).and_then(|(found, content, rest)| (found == tag).then_some((content, rest)))
-}
-
-/// A value: its tag, its content, and what stands behind it.
-fn any(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&[tag, first], rest) = bytes.split_first_chunk()?;
-    let digits = usize::from(first & 0x7f);
-    let (length, rest) = match first {
-        ..0x80 => (digits, rest),
-        // Longer lengths are those of no certificate.
-        _ if digits > 4 => return None,
-        _ => {
-            let (digits, rest) = rest.split_at_checked(digits)?;
-            (digits.iter().fold(0, |length, &d| length << 8 | usize::from(d)), rest)
-        }
-    };
-    let (content, rest) = rest.split_at_checked(length)?;
-    Some((tag, content, rest))
 }
 
 /// The short name of a part's kind, or its object identifier in hexadecimal digits.

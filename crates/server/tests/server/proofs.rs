@@ -95,6 +95,7 @@ fn only_checks_of_the_configuration_can_be_asked_for() {
     let ask = |name: &str, body: &Verify| kind(fixture.client.verify(name, body));
     assert_eq!(ask("v", &verify(seq, "other")), ProblemKind::NotFound);
     assert_eq!(ask("v", &verify(seq, "plain")), ProblemKind::NotFound);
+    assert_eq!(ask("v", &verify(seq, "none")), ProblemKind::NotFound);
     assert_eq!(ask("w", &verify(seq, "looks")), ProblemKind::NotFound);
     assert_eq!(ask("v", &verify(99, "looks")), ProblemKind::OutsideWindow);
     let said = problem(fixture.client.verify("v", &verify(seq, "plain")));

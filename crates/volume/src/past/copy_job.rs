@@ -33,7 +33,7 @@ const ENTRIES_MAX: usize = 1 << 16;
 /// Pages of one commit at most: a kill loses what was done with 128 GiB.
 const PAGES_MAX: usize = 1 << 16;
 /// Pages of nothing but zeros that are one record of a batch at most: 4 GiB.
-const ZERO_PAGES_MAX: u64 = 1 << 12;
+const ZERO_PAGES_MAX: u64 = 1 << 11;
 /// Zeros of a moment that cost as much as a byte that is copied: most are holes, which no device
 /// reads.
 const ZEROS_PER_BYTE: u64 = 64;
@@ -49,6 +49,9 @@ pub struct CopyJob {
     entries: Vec<Entry>,
     /// Pages that are done with the commit.
     pages: BTreeSet<u64>,
+    /// Pages of which some blocks are copied, and others cannot be read: not to be copied again
+    /// before those are known.
+    partial: BTreeSet<u64>,
     /// Pages after those, one after another, that are zeros and are in no batch yet.
     zeros: Range<u64>,
 }
@@ -95,6 +98,7 @@ impl CopyJob {
             segment: None,
             entries: Vec::new(),
             pages: BTreeSet::new(),
+            partial: BTreeSet::new(),
             zeros: 0..0,
         })
     }
@@ -104,9 +108,10 @@ impl CopyJob {
         self.entries.len() >= ENTRIES_MAX || self.pages.len() >= PAGES_MAX
     }
 
-    /// Whether a page is copied, and waits for the commit.
+    /// Whether a page is copied, as far as it can be, and waits for the commit.
     pub fn has(&self, page: u64) -> bool {
-        self.pages.contains(&page) || self.zeros.contains(&page)
+        let is_of = |pages: &BTreeSet<u64>| pages.contains(&page);
+        is_of(&self.pages) || is_of(&self.partial) || self.zeros.contains(&page)
     }
 
     /// Copies the blocks of a page that some moment sees in the file.
@@ -153,6 +158,7 @@ impl CopyJob {
         }
         self.put(way, &blocks, &copied, &bytes)?;
         if let Some(e) = unreadable {
+            self.partial.insert(page);
             return Ok(Page::Unreadable(e));
         }
         self.pages.insert(page);
@@ -295,6 +301,7 @@ impl CopyJob {
     /// `Full`, `Refused`, `Io`.
     pub fn commit(&mut self, way: &Way<'_>) -> Result<()> {
         self.put_zeros(way)?;
+        self.partial.clear();
         let Way { core, timeline, source, copied } = *way;
         if self.entries.is_empty() {
             source.note_done(std::mem::take(&mut self.pages));

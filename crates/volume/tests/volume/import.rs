@@ -515,6 +515,25 @@ fn sectors_that_cannot_be_read_keep_the_file_and_nothing_else() {
     same(&read_all(&volume), &original(), "all of it");
 }
 
+/// Clients read it, another, and it again, before anything of it is in the map.
+#[test]
+fn a_page_of_which_a_part_cannot_be_read_is_copied_once() {
+    let rig = Rig::new(64 << 20);
+    let volume = rig.import(Architecture::Logging, Granularity::EveryWrite).expect("imported");
+    rig.file.spoil(Some(30 * BLOCK as u64..31 * BLOCK as u64));
+    for offset in [0, PAGE as u64, 0] {
+        volume.read(offset, &mut vec![0; BLOCK]).expect("read");
+    }
+    (0..4).for_each(|_| {
+        rig.step();
+    });
+    rig.file.spoil(None);
+    rig.clock.advance(60_000_000_000);
+    rig.settle();
+    same(&read_all(&volume), &original(), "all of it");
+    rig.pool().verify_invariants().expect("all agree");
+}
+
 #[test]
 fn what_no_moment_sees_in_the_file_is_not_copied() {
     let mut rig = Rig::new(64 << 20);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use block::MemoryDevice;
-use env::{RealClock, RealEntropy};
+use env::{Clock, RealClock, RealEntropy};
 use units::{Role, WallTime};
 use volume::{Machine, Pool, PoolFormat, PoolOptions, Secret, TargetInfo, TokenSpec, UnitInfo};
 use wire::iscsi::chap::Algorithm;
@@ -14,7 +14,7 @@ use super::login::{NAME, challenged, credential, discovered, protect};
 use crate::iscsi::chap::digest;
 use crate::iscsi::{ChapTokens, IscsiContext};
 use crate::nbd::tests::memory::OTHER;
-use crate::nbd::tests::rig::DISK;
+use crate::nbd::tests::rig::{DISK, eventually};
 
 const SECRET: &str = "Secret-of_tokens";
 const READY: [u8; 6] = [0; 6];
@@ -136,6 +136,43 @@ fn a_token_lets_in_by_its_role_and_to_volumes_that_it_sees() {
     assert_eq!(rig.disk.bytes.lock()[..512], [9; 512]);
     let status = log_in(&rig, &first, ("operator", SECRET)).1;
     assert_eq!(status, LoginStatus::AUTHENTICATION_FAILURE);
+}
+
+#[test]
+fn a_token_that_has_expired_is_not_taken_for_anybody() {
+    let (rig, pool) = with_tokens(&[], |_| {});
+    let now = RealClock::new().wall().as_nanos();
+    let spec = TokenSpec {
+        name: "brief".to_owned(),
+        id: "a".repeat(10),
+        secret_sha256: [0; 32],
+        role: Role::Reader,
+        volumes: Vec::new(),
+        expires: Some(WallTime::from_nanos(now + 400_000_000)),
+        chap: Secret::new(SECRET.to_owned()).ok(),
+    };
+    pool.create_token(spec).expect("a token");
+    ready(&rig, "brief");
+    let first = [NAME, ("TargetName", &*rig.target)];
+    eventually("it has expired", || log_in(&rig, &first, ("brief", SECRET)).1 == DENIED);
+}
+
+#[test]
+fn a_target_proves_itself_to_tokens_that_see_it_alone() {
+    let tokens: &[(&str, Role, &[&str])] =
+        &[("here", Role::Reader, &["disk"]), ("elsewhere", Role::Admin, &["pg*"])];
+    let (rig, _pool) = with_tokens(tokens, |_| {});
+    protect(&rig);
+    for (user, is_proved) in [("here", true), ("elsewhere", false)] {
+        let mut initiator = Initiator::new(rig.address, 3);
+        let challenge = challenged(&mut initiator, &[NAME, ("TargetName", &*rig.target)], "5");
+        let response = digest(Algorithm::Md5, &challenge, SECRET.as_bytes());
+        let response = text::hexadecimal_text(&response);
+        let said =
+            [("CHAP_N", user), ("CHAP_R", &*response), ("CHAP_I", "7"), ("CHAP_C", "0xabcd")];
+        let (_, answered) = initiator.ask((Stage::Security, None), &said);
+        assert_eq!(answered.iter().any(|(key, _)| key == "CHAP_R"), is_proved, "{user}");
+    }
 }
 
 #[test]
