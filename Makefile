@@ -42,17 +42,20 @@ build-tests:
 
 test: build-tests
 	@scripts/install-packages guest
+	@echo 'beside the tests from outside, which wait: those that only compute, with less right to the'
+	@echo 'processor; then the emulated machine beside the checker and the demo. Their output comes last'
 	@failed=0; set -x; \
-	$(CARGO) test --workspace --no-fail-fast || failed=1; \
+	scripts/run-tests clock || failed=1; \
+	$(CARGO) test --workspace --doc || failed=1; \
+	$(CARGO) test --workspace --test outside --no-run || failed=1; \
+	nice -n 10 scripts/run-tests compute >$(TARGET)/compute-tests.log 2>&1 & compute=$$!; \
 	RUST_TEST_THREADS=$(OUTSIDE_THREADS) $(CARGO) test --workspace --test outside || failed=1; \
-	exit $$failed
-	@echo 'the emulated machine beside the checker and the demo; its output comes last'
-	@scripts/guest-test $(HINDSIGHT) nbd-ext4 iscsi-xfs nfs >$(TARGET)/guest-test.log 2>&1 & guest=$$!; \
-	failed=0; set -x; \
+	scripts/guest-test $(HINDSIGHT) nbd-ext4 iscsi-xfs nfs >$(TARGET)/guest-test.log 2>&1 & guest=$$!; \
 	$(TARGET)/debug/checker --hindsight $(HINDSIGHT) --seed $(CHECKER_SEED) --rounds $(CHECKER_ROUNDS) \
 		|| failed=1; \
 	scripts/demo --or-skip $(HINDSIGHT) || failed=1; \
-	set +x; wait $$guest || failed=1; cat $(TARGET)/guest-test.log; exit $$failed
+	set +x; wait $$guest || failed=1; wait $$compute || failed=1; \
+	cat $(TARGET)/guest-test.log $(TARGET)/compute-tests.log; exit $$failed
 	@echo; echo 'make test: every test passed'
 
 demo:
