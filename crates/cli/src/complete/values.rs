@@ -61,13 +61,18 @@ impl Server {
             ("NAME", true)
                 if matches!(
                     path,
-                    "volume create" | "volume import" | "share create" | "tls client"
+                    "volume create"
+                        | "volume import"
+                        | "share create"
+                        | "tls client"
+                        | "token create"
                 ) =>
             {
                 Vec::new()
             }
             ("HOST|CIDR", true) if path == "share deny" => self.networks(first),
             ("NAME", true) if path.starts_with("share ") => self.shares(),
+            ("NAME", true) if path.starts_with("token ") => self.tokens(),
             ("NAME", true) if path == "target create" => Vec::new(),
             ("NAME", true) if path == "target delete" => self.made_targets(),
             ("NAME", true) if path.starts_with("target ") => {
@@ -99,6 +104,10 @@ impl Server {
 
     fn made_targets(&self) -> Vec<String> {
         self.ask(Client::made_targets).into_iter().map(|target| target.name).collect()
+    }
+
+    fn tokens(&self) -> Vec<String> {
+        self.ask(Client::tokens).into_iter().map(|token| token.name).collect()
     }
 
     fn shares(&self) -> Vec<String> {

@@ -120,6 +120,9 @@ fn values_are_those_of_the_server_that_the_line_names() {
     assert_eq!(of(&format!("{server} version delete pg 0 ")), "0", "it takes several");
     assert_eq!(of(&format!("{server} group create new p")), "pg");
     assert_eq!(of(&format!("{server} resolve nobody@")), "nobody@latest");
+    fixture.ok(&["token", "create", "nightly", "--role", "keeper"]);
+    assert_eq!(of(&format!("{server} token revoke ")), "nightly");
+    assert_eq!(of(&format!("{server} token create ")), "", "a new name is nobody's yet");
     let (address, token) = fixture.http_address();
     let server = format!("--server http://{address} --token {token}");
     assert_eq!(of(&format!("{server} volume show ")), "pg wal");
