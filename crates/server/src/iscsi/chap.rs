@@ -34,20 +34,21 @@ pub(super) struct Proof {
 pub(super) struct Authentication {
     /// One of these is to be proved, or a token.
     wanted: Vec<Proof>,
-    /// There are tokens; with what a target proves itself to theirs.
-    tokens: Option<Option<Credential>>,
+    has_tokens: bool,
+    /// By this a target proves itself to who proves a token.
+    own: Option<Credential>,
     need: Need,
     step: Step,
 }
 
-/// Whether a login has to prove something.
+/// Whether a login has to prove that it knows a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
-    /// It has.
+    /// It has to.
     Proof,
-    /// It has not; if it proves something, that has to be right.
+    /// It need not; but a secret that it offers has to be right.
     Nothing,
-    /// It has not, and names that are nobody's here are let in as those that prove nothing.
+    /// The same, but a name that nobody has here is let in as one that offers nothing.
     NotEvenAName,
 }
 
@@ -82,19 +83,19 @@ const NO_PROOF: Refused = Refused::Unproved("the target wants CHAP");
 const WRONG: Refused = Refused::Unproved("CHAP: the name or the secret is wrong");
 
 impl Authentication {
-    /// Of a login that may prove one of these, or a token if there are any: a target proves itself
-    /// to that by `tokens`.
+    /// Of a login that may prove one of these, or a token if there are any: to that a target proves
+    /// itself by `own`.
     pub(super) fn new(
         wanted: Vec<Proof>,
-        tokens: Option<Option<Credential>>,
+        (has_tokens, own): (bool, Option<Credential>),
         need: Need,
     ) -> Authentication {
-        Authentication { wanted, tokens, need, step: Step::Method }
+        Authentication { wanted, has_tokens, own, need, step: Step::Method }
     }
 
     /// Whether there is anything that could be proved.
     fn has_proofs(&self) -> bool {
-        !self.wanted.is_empty() || self.tokens.is_some()
+        !self.wanted.is_empty() || self.has_tokens
     }
 
     /// Whether the login may leave security behind.
@@ -168,18 +169,18 @@ impl Authentication {
             (true, _) => &["CHAP", "None"],
         };
         let Some(method) = first_common(offered, ours) else {
-            return Err(match !self.has_proofs() {
-                true => {
+            return Err(match self.has_proofs() {
+                true => NO_PROOF,
+                false => {
                     Refused::Unproved("AuthMethod has to allow None: nothing is asked for here")
                 }
-                false => NO_PROOF,
             });
         };
         text::put("AuthMethod", method, out);
         Ok(if method == "CHAP" { Step::Algorithm } else { Step::Over(Proved::default()) })
     }
 
-    /// The proofs that an answer gives; `token` has the name that it says.
+    /// The proofs that an answer gives; `token` has the name that the answer says.
     fn judge(
         &self,
         (algorithm, challenge): (Algorithm, &Challenge),
@@ -207,7 +208,7 @@ impl Authentication {
             if theirs.bytes == challenge.bytes {
                 return Err(Refused::Unproved("CHAP: our own challenge came back"));
             }
-            let of_token = token.as_ref().and(self.tokens.as_ref()).and_then(Option::as_ref);
+            let of_token = token.as_ref().and(self.own.as_ref());
             let own = proved.iter().find_map(|proof| proof.target.as_ref()).or(of_token);
             let Some(own) = own else {
                 return Err(Refused::Unproved("CHAP: the target has no secret to prove itself by"));
@@ -277,7 +278,7 @@ mod tests {
 
     /// The challenge after a choice of algorithms.
     fn challenged(list: &str) -> (Authentication, Algorithm, Challenge) {
-        let mut authentication = Authentication::new(wanted(), None, Need::Proof);
+        let mut authentication = Authentication::new(wanted(), (false, None), Need::Proof);
         assert!(!authentication.may_go_on());
         let chosen = say(&mut authentication, &[("AuthMethod", "None,CHAP")]).expect("chosen");
         assert_eq!(chosen, [("AuthMethod".to_owned(), "CHAP".to_owned())]);
@@ -356,18 +357,18 @@ mod tests {
 
     #[test]
     fn a_login_without_a_proof_is_one_where_nothing_is_asked_for() {
-        let mut open = Authentication::new(Vec::new(), None, Need::NotEvenAName);
+        let mut open = Authentication::new(Vec::new(), (false, None), Need::NotEvenAName);
         open.check().expect("nothing is asked for");
         say(&mut open, &[("AuthMethod", "CHAP")]).expect_err("there is nothing to prove");
         say(&mut open, &[("AuthMethod", "CHAP,None")]).expect("none");
         open.check().expect("nothing is asked for");
-        let mut closed = Authentication::new(wanted(), None, Need::Proof);
+        let mut closed = Authentication::new(wanted(), (false, None), Need::Proof);
         assert_eq!(closed.check(), Err(NO_PROOF));
         assert_eq!(say(&mut closed, &[("AuthMethod", "None")]), Err(NO_PROOF));
         for jump in [[("CHAP_A", "5")], [("CHAP_N", "me")]] {
             say(&mut closed, &jump).expect_err("a step is left out");
         }
-        let mut discovery = Authentication::new(wanted(), None, Need::Nothing);
+        let mut discovery = Authentication::new(wanted(), (false, None), Need::Nothing);
         discovery.check().expect("it may");
         say(&mut discovery, &[("AuthMethod", "CHAP,None")]).expect("chosen");
         assert_eq!(discovery.check(), Err(NO_PROOF), "it began to prove something");

@@ -26,7 +26,7 @@ use wire::iscsi::{
 };
 
 use super::chap::{self, Authentication, Need, Proof};
-use super::sessions::{Key, Registered};
+use super::sessions::{Key, Party, Registered};
 use super::targets::{self, Asker, Known, OpenUnit, Target, Who};
 use super::{IscsiContext, WINDOW};
 use crate::serving::Connection;
@@ -276,7 +276,7 @@ impl State<'_> {
             (false, None) if !self.is_exposed => Need::NotEvenAName,
             (false, _) => Need::Proof,
         };
-        let tokens = has_tokens.then(|| known.access.mutual.clone());
+        let tokens = (has_tokens, known.access.mutual.clone());
         let authentication = Authentication::new(wanted.filter_map(proof).collect(), tokens, need);
         Ok(Names { initiator, target, negotiation, authentication, known })
     }
@@ -293,7 +293,7 @@ impl State<'_> {
             return refused(LoginStatus::AUTHORIZATION_FAILURE, why);
         }
         if self.is_exposed && access.chap.is_none() && !has_tokens {
-            let why = "beyond this machine only who proves itself by CHAP is served: `hindsight \
+            let why = "beyond this machine an initiator has to prove itself by CHAP: `hindsight \
                        target set`, `hindsight token create --chap`";
             return refused(LoginStatus::AUTHORIZATION_FAILURE, why);
         }
@@ -306,15 +306,15 @@ impl State<'_> {
         initiator: &str,
         target: Option<&str>,
     ) -> Result<Names, LoginError> {
-        let key = self.key(initiator, target.unwrap_or_default());
+        let key = self.key(Party::new(initiator, None), target.unwrap_or_default());
         if self.context.sessions.has(&key, self.first.tsih) {
             return refused(LoginStatus::TOO_MANY_CONNECTIONS, "a session has one connection");
         }
         refused(LoginStatus::NO_SESSION, "there is no such session")
     }
 
-    fn key(&self, initiator: &str, target: &str) -> Key {
-        Key { target: target.to_owned(), initiator: initiator.to_owned(), isid: self.first.isid }
+    fn key(&self, party: Party, target: &str) -> Key {
+        Key { target: target.to_owned(), party, isid: self.first.isid }
     }
 
     fn negotiate(&mut self, pairs: &[Pair<'_>], answer: &mut Vec<u8>) -> Result<(), LoginError> {
@@ -372,14 +372,14 @@ impl State<'_> {
             login.asker = Some(Asker { initiator, is_exposed, authentication });
             return Ok(login);
         };
-        let party = party(&login.initiator, login.caller.as_ref());
-        let key = self.key(&party, &name);
+        let party = Party::new(&login.initiator, login.caller.as_ref());
+        let key = self.key(party.clone(), &name);
         match self.context.sessions.enter(key).await {
             Ok(registered) => login.registered = Some(registered),
             Err(_) => return refused(LoginStatus::OUT_OF_RESOURCES, "too many sessions"),
         }
         let client = format!("{} {}", self.client, login.initiator);
-        let who = Who { initiator: &party, client: &client, caller: login.caller.as_ref() };
+        let who = Who { party: &party, client: &client, caller: login.caller.as_ref() };
         let target = match targets::open(self.context, &name, who).await? {
             Ok(target) => target,
             Err(targets::Refusal { status, why }) => return refused(status, why),
@@ -462,15 +462,6 @@ impl State<'_> {
             numbers,
             status,
         }
-    }
-}
-
-/// An initiator as sessions are told apart by it: nobody's token takes the place of another's
-/// session, nor says anything of what it lost, by taking its name.
-pub(super) fn party(initiator: &str, caller: Option<&Caller>) -> String {
-    match caller {
-        Some(caller) => format!("{initiator} {}", caller.who),
-        None => initiator.to_owned(),
     }
 }
 

@@ -36,10 +36,10 @@ use super::IscsiContext;
 use super::asked::Write;
 use super::disks::{Bell, Bells, Disk, Disks};
 use super::execute;
-use super::login::{Login, party};
+use super::login::Login;
 use super::reservations::Port;
 use super::sender::Sender;
-use super::sessions::{Opened, Registered};
+use super::sessions::{Opened, Party, Registered};
 use super::targets::{Asker, Listing, Target, Used};
 use super::task::Tasks;
 use super::unit::{Aborted, Number};
@@ -261,9 +261,8 @@ fn opened(
         disks.add(disk);
     }
     if let Some(made) = made {
-        let initiator = port.initiator.clone();
-        let client = format!("{client} {initiator}");
-        let who = (party(&initiator, caller), client, caller.cloned());
+        let client = format!("{client} {}", port.initiator);
+        let who = (Party::new(&port.initiator, caller), client, caller.cloned());
         watchers.spawn(made.watch(Arc::clone(context), name, who, ringing.clone()));
     }
     (disks, attachment, used)
@@ -581,8 +580,8 @@ impl Session {
     fn watch_for_stall(&mut self, cx: &mut Context<'_>) -> bool {
         let output = &self.core.sender.output;
         let moved_bytes = (output.pending_bytes() > 0).then(|| output.sent_bytes());
-        let (patience, who) = (self.core.context.limits.stall, (&self.core.taker, &*self.client));
-        if self.phase == Phase::Dead || !self.stall.gives_up(cx, patience, moved_bytes, who) {
+        let (context, who) = (&self.core.context, (&self.core.taker, &*self.client));
+        if self.phase == Phase::Dead || !self.stall.gives_up(cx, context, moved_bytes, who) {
             return false;
         }
         self.die();

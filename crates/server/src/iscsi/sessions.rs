@@ -17,6 +17,7 @@ use units::Seq;
 use wire::iscsi::Isid;
 
 use super::unit::{Number, UnitId};
+use crate::who::Caller;
 
 /// Sessions of a target at once.
 const TARGET_SESSIONS_MAX: usize = 256;
@@ -36,9 +37,9 @@ pub(super) struct Sessions(RankedMutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The disks that initiators had open when they lost them: by the names of the target and the
-    /// initiator.
-    lost: HashMap<(String, String), Lost>,
+    /// The disks that initiators had open when they lost them: by the name of the target, and
+    /// theirs.
+    lost: HashMap<(String, Party), Lost>,
     last_handle: u16,
     live: HashMap<Key, Entry>,
 }
@@ -49,11 +50,27 @@ type Lost = BTreeMap<Number, (Opened, Instant)>;
 /// A disk, and its last revert or shrink.
 pub(super) type Opened = (UnitId, Option<Seq>);
 
+/// An initiator by its name. The same name is another's if a token let it in: nobody takes the
+/// place of another's session, nor says anything of what that one lost, by taking its name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Party {
+    pub(super) initiator: String,
+    /// The token.
+    pub(super) who: Option<Arc<str>>,
+}
+
+impl Party {
+    pub(super) fn new(initiator: &str, caller: Option<&Caller>) -> Party {
+        let who = caller.map(|caller| Arc::clone(&caller.who));
+        Party { initiator: initiator.to_owned(), who }
+    }
+}
+
 /// The identity of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) target: String,
-    pub(super) initiator: String,
+    pub(super) party: Party,
     pub(super) isid: Isid,
 }
 
@@ -107,7 +124,7 @@ impl Sessions {
         let (mut all, mut own) = (0, 0);
         for other in of_target {
             all += 1;
-            own += usize::from(other.initiator == key.initiator);
+            own += usize::from(other.party == key.party);
         }
         if all >= TARGET_SESSIONS_MAX || own >= INITIATOR_SESSIONS_MAX {
             return Ok(Err(TooMany));
@@ -134,11 +151,11 @@ impl Sessions {
     pub(super) fn is_another(
         &self,
         target: &str,
-        initiator: &str,
+        party: &Party,
         (number, opened): (Number, Opened),
     ) -> bool {
         let now = Instant::now();
-        let key = (target.to_owned(), initiator.to_owned());
+        let key = (target.to_owned(), party.clone());
         let state = self.0.lock();
         let lost = state.lost.get(&key).and_then(|lost| lost.get(&number));
         lost.filter(|(_, since)| now - *since < LOST).is_some_and(|(before, _)| *before != opened)
@@ -153,7 +170,7 @@ impl Sessions {
         };
         let told = state.live.iter().filter(|(key, _)| is_of(key));
         let mut told: Vec<_> =
-            told.map(|(k, e)| (k.target.clone(), k.initiator.clone(), e.handle)).collect();
+            told.map(|(k, e)| (k.target.clone(), k.party.initiator.clone(), e.handle)).collect();
         told.sort();
         told
     }
@@ -168,7 +185,7 @@ impl State {
     /// Remembers disks for an initiator that did not part with them.
     fn lose(&mut self, key: &Key, units: &[(Number, Opened)]) {
         let now = Instant::now();
-        let key = (key.target.clone(), key.initiator.clone());
+        let key = (key.target.clone(), key.party.clone());
         let last = |lost: &Lost| lost.values().map(|(_, since)| *since).max();
         if self.lost.len() >= LOST_MAX && !self.lost.contains_key(&key) {
             self.lost.retain(|_, lost| last(lost).is_some_and(|since| now - since < LOST));
@@ -197,12 +214,10 @@ impl Registered {
     pub(super) fn part(&self) {
         let mut state = self.sessions.0.lock();
         let is_other = |key: &&Key| {
-            **key != self.key
-                && key.target == self.key.target
-                && key.initiator == self.key.initiator
+            **key != self.key && key.target == self.key.target && key.party == self.key.party
         };
         if !state.live.keys().any(|key| is_other(&key)) {
-            state.lost.remove(&(self.key.target.clone(), self.key.initiator.clone()));
+            state.lost.remove(&(self.key.target.clone(), self.key.party.clone()));
         }
     }
 
@@ -229,11 +244,31 @@ mod tests {
     use units::Seq;
     use wire::iscsi::Isid;
 
-    use super::{INITIATOR_SESSIONS_MAX, Key, LOST, LOST_MAX, Sessions, State};
+    use super::{INITIATOR_SESSIONS_MAX, Key, LOST, LOST_MAX, Party, Sessions, State};
+
+    fn party(initiator: &str) -> Party {
+        Party::new(initiator, None)
+    }
 
     fn key(port: u8) -> Key {
-        let (target, initiator) = ("iqn.a:t".to_owned(), "iqn.a:i".to_owned());
-        Key { target, initiator, isid: Isid([0, 0, 0, 0, 0, port]) }
+        let (target, isid) = ("iqn.a:t".to_owned(), Isid([0, 0, 0, 0, 0, port]));
+        Key { target, party: party("iqn.a:i"), isid }
+    }
+
+    #[tokio::test]
+    async fn a_token_with_the_name_of_an_initiator_is_another() {
+        let sessions = Arc::new(Sessions::default());
+        let by_token = Party { who: Some("token:ann".into()), ..party("iqn.a:i") };
+        let session = sessions.enter(key(1)).await.expect("room");
+        let other = Key { party: by_token.clone(), ..key(1) };
+        let other = sessions.enter(other).await.expect("it waits for nobody");
+        assert!(!*session.give_up.borrow(), "no other takes its place");
+        session.lose(&[(0, ((1, None), Some(Seq(5))))]);
+        drop(session);
+        other.part();
+        let reverted = (0, ((1, None), Some(Seq(6))));
+        assert!(sessions.is_another("iqn.a:t", &party("iqn.a:i"), reverted), "it lost another");
+        assert!(!sessions.is_another("iqn.a:t", &by_token, reverted));
     }
 
     #[tokio::test]
@@ -256,7 +291,7 @@ mod tests {
         let sessions = Arc::new(Sessions::default());
         let (disk, other) = ((1, None), (2, None));
         let is_another = |initiator, disk, at: u64| {
-            sessions.is_another("iqn.a:t", initiator, (0, (disk, Some(Seq(at)))))
+            sessions.is_another("iqn.a:t", &party(initiator), (0, (disk, Some(Seq(at)))))
         };
         let session = sessions.enter(key(1)).await.expect("room");
         assert!(!is_another("iqn.a:i", other, 5), "it is there still");
@@ -266,8 +301,11 @@ mod tests {
         assert!(is_another("iqn.a:i", disk, 6), "it was reverted");
         assert!(is_another("iqn.a:i", other, 5), "its name was given to another");
         assert!(!is_another("iqn.a:other", other, 6));
-        assert!(!sessions.is_another("iqn.a:t", "iqn.a:i", (1, (other, None))), "another unit");
-        assert!(!sessions.is_another("iqn.a:o", "iqn.a:i", (0, (other, None))));
+        assert!(
+            !sessions.is_another("iqn.a:t", &party("iqn.a:i"), (1, (other, None))),
+            "another unit"
+        );
+        assert!(!sessions.is_another("iqn.a:o", &party("iqn.a:i"), (0, (other, None))));
         let long_ago = Instant::now().checked_sub(LOST).expect("a machine that ran so long");
         let age = |state: &mut State| {
             let lost = state.lost.values_mut().flat_map(BTreeMap::values_mut);
@@ -281,11 +319,11 @@ mod tests {
     fn a_target_of_many_units_is_one_of_those_that_are_remembered() {
         let mut state = State::default();
         let units = [0, 1, 2].map(|number| (number, ((1, None), None)));
-        let own = |number: usize| Key { initiator: number.to_string(), ..key(1) };
+        let own = |number: usize| Key { party: party(&number.to_string()), ..key(1) };
         (0..=LOST_MAX).for_each(|number| state.lose(&own(number), &units));
         assert_eq!(state.lost.len(), LOST_MAX);
         let has = |number: usize| {
-            let lost = state.lost.get(&(own(number).target, number.to_string()));
+            let lost = state.lost.get(&(own(number).target, own(number).party));
             lost.map(BTreeMap::len)
         };
         assert_eq!([0, 1, LOST_MAX].map(has), [None, Some(3), Some(3)]);

@@ -25,7 +25,7 @@ use wire::scsi::Identity;
 use super::IscsiContext;
 use super::chap::Authentication;
 use super::disks::{Bell, Bells};
-use super::sessions::Opened;
+use super::sessions::{Opened, Party};
 use super::unit::{Number, UnitId};
 use crate::serving::{Attached, Export, Exports, OpenError, attach, off_thread, try_attach};
 use crate::who::Caller;
@@ -136,7 +136,7 @@ impl Refusal {
         Refusal { status: LoginStatus::NOT_FOUND, why }
     }
 
-    /// It was another when it was looked whether the token sees it.
+    /// A volume was renamed, or a unit added, since it was looked whether the token sees all.
     fn unseen() -> Refusal {
         let why = "the token does not see all volumes of the target".to_owned();
         Refusal { status: LoginStatus::AUTHORIZATION_FAILURE, why }
@@ -266,7 +266,7 @@ pub(super) struct Asker {
 /// Somebody who opens a target.
 #[derive(Clone, Copy)]
 pub(super) struct Who<'w> {
-    pub(super) initiator: &'w str,
+    pub(super) party: &'w Party,
     /// As lists of clients name it.
     pub(super) client: &'w str,
     /// Whom a token let in: it gets no volume that it does not see.
@@ -519,7 +519,7 @@ impl Made {
         info: &TargetInfo,
         who: Who<'_>,
     ) -> io::Result<Result<Vec<OpenUnit>, NotNow>> {
-        let Who { initiator, client, .. } = who;
+        let Who { party, client, .. } = who;
         let mut units = Vec::new();
         for unit in info.units.iter().filter(|unit| !self.have.contains(&unit.number)) {
             let (volume, seq) = (unit.volume_id, unit.seq);
@@ -537,7 +537,7 @@ impl Made {
                 }
             };
             let unit = open_unit(&context.targets, name, unit.number, opened);
-            if context.sessions.is_another(name, initiator, (unit.number, unit.opened)) {
+            if context.sessions.is_another(name, party, (unit.number, unit.opened)) {
                 tracing::warn!(name, number = unit.number, client, "not the disk that was lost");
                 continue;
             }
@@ -552,11 +552,10 @@ impl Made {
         mut self,
         context: Arc<IscsiContext>,
         name: String,
-        (initiator, client, caller): (String, String, Option<Caller>),
+        (party, client, caller): (Party, String, Option<Caller>),
         bells: Bells,
     ) {
-        let (initiator, client) = (&*initiator, &*client);
-        let who = Who { initiator, client, caller: caller.as_ref() };
+        let who = Who { party: &party, client: &client, caller: caller.as_ref() };
         while self.changed.changed().await.is_ok() {
             let mut looked = self.look(&context, &name, who, &bells).await;
             while let Looked::Closed(volume) = looked {
