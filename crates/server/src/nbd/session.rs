@@ -405,8 +405,8 @@ impl Session {
             Receiving::Payload { payload, filled, .. } if *filled < payload.len());
         let is_awaited = self.output.pending_bytes() > 0 || lacks_data;
         let moved_bytes = is_awaited.then(|| self.output.sent_bytes() + self.payload_bytes);
-        let (patience, who) = (self.context.limits.stall, (&self.taker, &*self.client));
-        if self.phase == Phase::Dead || !self.stall.gives_up(cx, patience, moved_bytes, who) {
+        let who = (&self.taker, &*self.client);
+        if self.phase == Phase::Dead || !self.stall.gives_up(cx, &self.context, moved_bytes, who) {
             return false;
         }
         self.die();

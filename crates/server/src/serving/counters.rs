@@ -25,6 +25,8 @@ pub struct Counters {
     pub connections_refused: AtomicU64,
     /// Connections that ended before a disk was chosen.
     pub handshakes_failed: AtomicU64,
+    /// Clients that were disconnected, as others waited for buffers that they held.
+    pub clients_stalled: AtomicU64,
     /// Requests received.
     pub requests: AtomicU64,
     /// Requests answered with an error.
@@ -137,6 +139,7 @@ impl Collector for Collected {
             ("connections", "Connections accepted", &counters.connections),
             ("connections_refused", "Connections beyond the limit", &counters.connections_refused),
             ("handshakes_failed", "Connections without an export", &counters.handshakes_failed),
+            ("clients_stalled", "Clients that kept others waiting", &counters.clients_stalled),
             ("requests", "Requests received", &counters.requests),
             ("errors", "Requests answered with an error", &counters.errors),
             ("turns", "Times that requests were carried out together", &counters.turns),

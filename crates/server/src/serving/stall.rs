@@ -4,11 +4,13 @@
 //! it moved less than `BYTES_PER_SECOND_MIN`.
 
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::Serving;
 use crate::buffers::Taker;
 
 /// A client that moves less is stalled.
@@ -30,12 +32,14 @@ impl Stall {
     pub(crate) fn gives_up(
         &mut self,
         cx: &mut Context<'_>,
-        patience: Duration,
+        serving: &Serving,
         moved_bytes: Option<u64>,
         (taker, client): (&Taker, &str),
     ) -> bool {
+        let patience = serving.limits.stall;
         let gives_up = self.poll(cx, patience, moved_bytes).is_ready() && taker.is_in_the_way();
         if gives_up {
+            serving.counters.clients_stalled.fetch_add(1, Ordering::Relaxed);
             let text = "disconnected: it neither takes its answers nor sends its data, and others \
                         wait for the buffers that it holds";
             tracing::warn!(client, "{text}");

@@ -336,6 +336,8 @@ fn clients_that_move_nothing_keep_nobody_waiting_for_ever() {
         assert_eq!(patient.ask(Command::Write, 0, &[7; 256 << 10]), 0);
         assert_eq!(patient.read(0, 256 << 10), Ok(vec![7; 256 << 10]));
         eventually("one was given up", || open() < 3);
+        let stalled = &rig.context.counters.clients_stalled;
+        assert!(stalled.load(Ordering::SeqCst) >= 1);
         drop((greedy, patient));
         all_gone(&rig);
     }
