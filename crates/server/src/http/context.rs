@@ -100,20 +100,23 @@ impl Context {
     /// Refuses a hook that the configuration does not name.
     pub(super) fn check_hook(&self, name: Option<&str>) -> Answer<()> {
         let is_unknown = |name: &&str| *name != volume::NO_HOOK && !self.hooks.has(name);
-        name.filter(is_unknown).map_or(Ok(()), |name| Err(self.unknown_hook(name)))
+        let Some(name) = name.filter(is_unknown) else { return Ok(()) };
+        let mut refusal = self.no_hook(name, |name| self.hooks.has(name));
+        if self.hooks.names().iter().any(|known| known == name) {
+            refusal.0.detail = format!("the hook {name} has neither `before` nor `after`");
+        }
+        Err(refusal)
     }
 
-    fn unknown_hook(&self, name: &str) -> Refusal {
-        let names = self.hooks.names();
+    /// The refusal of a name that no hook has; the hint tells those that would do.
+    fn no_hook(&self, name: &str, would_do: impl Fn(&str) -> bool) -> Refusal {
+        let mut names = self.hooks.names();
+        names.retain(|name| would_do(name));
         let hint = match &names[..] {
             [] => "the server's configuration file names none: [hooks.NAME]".to_owned(),
             names => format!("there is {}", names.join(", ")),
         };
-        let text = match names.iter().any(|known| known == name) {
-            true => format!("the hook {name} has neither `before` nor `after`"),
-            false => format!("there is no hook {name}"),
-        };
-        Refusal::new(ProblemKind::NotFound, text).with_hint(hint)
+        Refusal::new(ProblemKind::NotFound, format!("there is no hook {name}")).with_hint(hint)
     }
 
     /// Refuses a hook that has no check.
@@ -123,7 +126,7 @@ impl Context {
             return Ok(());
         }
         if !self.hooks.names().iter().any(|known| known == name) {
-            return Err(self.unknown_hook(name));
+            return Err(self.no_hook(name, |name| self.hooks.verify_of(name).is_some()));
         }
         let text = format!("the hook {name} has no `verify`");
         let hint = "in the server's configuration: verify = [\"/path/of/a/check\"]";
