@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use rustix::mount::UnmountFlags;
 
 use crate::command::{self, call};
 
@@ -72,7 +73,7 @@ impl Disk {
     /// Unmounts, if mounted.
     pub fn unmount(&mut self) -> Result<()> {
         if let Some(at) = &self.mounted {
-            call("umount", &[at.to_str().context("a path in UTF-8")?])?;
+            unmount(at)?;
             self.mounted = None;
         }
         Ok(())
@@ -92,7 +93,7 @@ impl Disk {
                 Ok(!is_of_it().is_ok_and(|path| Path::new(path.trim()) == file))
             })?;
         }
-        call("umount", &[self.fuse.to_str().context("a path in UTF-8")?])?;
+        unmount(&self.fuse)?;
         let mut child = self.nbdfuse.take().context("it runs until here")?;
         let status = child.wait()?;
         ensure!(status.success(), "nbdfuse ended with {status}");
@@ -115,6 +116,20 @@ impl Drop for Disk {
             let _ = child.wait();
         }
     }
+}
+
+/// Unmounts a file system that nobody uses.
+///
+/// A program that another test starts holds a copy of every open file of this process, from its
+/// fork to its exec: a file that we closed may be open for as long, and the mount busy.
+fn unmount(at: &Path) -> Result<()> {
+    wait_until("nobody has a file of the mount open", || {
+        match rustix::mount::unmount(at, UnmountFlags::NOFOLLOW) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::BUSY) => Ok(false),
+            Err(error) => Err(error).with_context(|| format!("unmount {}", at.display())),
+        }
+    })
 }
 
 /// Waits until something is so, for at most half a minute.
