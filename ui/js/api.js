@@ -1,7 +1,8 @@
 // The HTTP API: this tab's token, calls, problems, and the server's time. Nothing here knows of
 // the page.
 //
-// 1. The token comes in the address once, is kept by the tab alone, and leaves the address.
+// 1. The token, or a code that is changed for one, comes in the address once, is kept by the tab
+//    alone, and leaves the address.
 // 2. There is no cookie: another site has nothing to send in our name.
 
 const PREFIX = '/api/v1';
@@ -19,16 +20,31 @@ export class Problem extends Error {
   }
 }
 
-/** Moves `?token=` or `#token=` from the address into the tab's own storage. */
-export function takeToken() {
+/**
+ * Takes out of the address what lets this tab in: `?token=`, as the server prints it, or the code
+ * of `hindsight page`, which is good once.
+ */
+export async function enter() {
   const address = new URL(location.href);
-  const [, inFragment] = /^#token=(.*)$/.exec(address.hash) || [];
-  const token = inFragment ?? address.searchParams.get('token');
-  if (token === null) return;
-  if (token) keepToken(token);
-  if (inFragment !== undefined) address.hash = '';
+  const [, code] = /^#enter=(.*)$/.exec(address.hash) || [];
+  const token = address.searchParams.get('token');
+  if (code === undefined && token === null) return;
+  if (code !== undefined) address.hash = '';
   address.searchParams.delete('token');
   history.replaceState(null, '', address.pathname + address.search + address.hash);
+  if (token) keepToken(token);
+  if (code === undefined) return;
+  // The tab is nobody, rather than who it was, if the code is not good.
+  sessionStorage.removeItem(TOKEN_KEY);
+  keepToken((await post('/login', { code })).secret);
+}
+
+export const hasToken = () => sessionStorage.getItem(TOKEN_KEY) !== null;
+
+/** Ends this tab's token, if a code made it, and forgets it. */
+export async function leave() {
+  if (/^token:page-/.test(who?.name)) await remove('/login');
+  sessionStorage.removeItem(TOKEN_KEY);
 }
 
 export function keepToken(token) {

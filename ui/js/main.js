@@ -75,7 +75,7 @@ function App() {
     if (!isFirst.current) document.getElementById('main').focus();
     isFirst.current = false;
   }, [route.page, route.name]);
-  if (problem?.kind === 'unauthorized') return html`<${Login} />`;
+  if (problem?.kind === 'unauthorized') return html`<${Login} refused=${refused} />`;
   const page = PAGES.some(([id]) => id === route.page) || route.page === 'v' ? route.page : 'overview';
   const views = {
     overview: () => html`<${Overview} />`,
@@ -85,6 +85,7 @@ function App() {
     schedules: () => html`<${SchedulesPage} note=${note} />`,
     audit: () => html`<${AuditPage} />`,
   };
+  const leave = () => api.leave().then(() => location.reload(), (problem) => note({ text: `${problem.message} ${problem.hint ?? ''}` }));
   const toContent = (event) => { event.preventDefault(); document.getElementById('main').focus(); };
   const nextTheme = { '': 'dark', dark: 'light', light: '' };
   return html`
@@ -97,6 +98,8 @@ function App() {
       ${server?.who && html`<span class="who" id="who" title=${server.who.name}>${server.who.role}${
         server.who.volumes.length ? ` of ${server.who.volumes.join(' ')}` : ''}, ${server.who.name}</span>`}
       <span class=${silentSince ? 'contact off' : 'contact'} role="status" id="contact">${silentSince ? 'no connection' : 'live'}</span>
+      ${api.hasToken() && html`<button type="button" id="leave" title="This tab is nobody then; a token that the page was entered with ends"
+        onClick=${leave}>leave</button>`}
       <button type="button" title="Zone in which times are shown" aria-label=${`Times in ${zone()}; change`}
         onClick=${() => { setUtc(!usesUtc()); redraw((turn) => turn + 1); }}>${zone()}</button>
       <button type="button" title="Colours" aria-label=${`Colours: ${theme || 'auto'}; change`}
@@ -127,7 +130,7 @@ function Warnings({ silentSince, server, pool, first }) {
 }
 
 /** Asks for the token, where the address had none or another. */
-function Login() {
+function Login({ refused }) {
   const [token, setToken] = useState('');
   const submit = (event) => {
     event.preventDefault();
@@ -137,24 +140,23 @@ function Login() {
   return html`<main id="main" class="login" tabindex="-1">
     <h1>Hindsight</h1>
     <p>This server asks for its token. <code>hindsight serve</code> prints an address that has it; it is kept in
-      ${' '}<code>DIR/token</code> of the pool. <code>hindsight page --role viewer</code> makes one that may less. This tab
-      forgets it when it is closed.</p>
+      ${' '}<code>DIR/token</code> of the pool. <code>hindsight page --role viewer</code> prints one that lets in once, and may
+      less. This tab forgets it when it is closed.</p>
     <form onSubmit=${submit} class="ask">
       <label class="field">Token
         <input type="password" id="token" value=${token} required autocomplete="off" onInput=${(event) => setToken(event.target.value)} />
       </label>
       <button class="primary">Go on</button>
     </form>
-    <${Trouble} problem=${sessionStorage.length ? { message: 'The token that this tab has is not the server\u2019s.' } : null} />
+    <${Trouble} problem=${refused ?? (sessionStorage.length ? { message: 'The token that this tab has is not the server\u2019s.' } : null)} />
   </main>`;
 }
 
-api.takeToken();
-// An address with a token that is opened where the page is: the tab is somebody else from then on.
+/** Why the code in the address let nobody in. */
+const refused = await api.enter().then(() => null, (problem) => problem);
+// An address that lets in, opened where the page is: the tab is somebody else from then on.
 addEventListener('hashchange', () => {
-  if (!location.hash.startsWith('#token=')) return;
-  api.takeToken();
-  location.reload();
+  if (location.hash.startsWith('#enter=')) location.reload();
 });
 const root = document.getElementById('app');
 root.replaceChildren();

@@ -60,7 +60,7 @@ pub use targets::{
     IscsiTarget, MadeTarget, NewLun, TargetLun,
 };
 pub use timeline::{EventCount, Heat, HeatQuery, Server, Timeline, TimelineQuery};
-pub use tokens::{AccessToken, CreateToken, Pattern, RoleName, Who};
+pub use tokens::{AccessToken, CreateCode, CreateToken, Login, LoginCode, Pattern, RoleName, Who};
 pub use trash::{DeleteQuery, DeletedVolume, DryRunQuery, Undelete};
 pub use types::{
     AuditRecord, Bucket, Cache, ClonedFrom, Conversion, Copies, Dedup, DeletedVersions, DeviceIo,

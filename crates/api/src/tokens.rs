@@ -134,3 +134,46 @@ pub struct CreateToken {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub chap: bool,
 }
+
+/// A code to make: it lets somebody in once, within a minute, as a token that is made then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateCode {
+    /// The token's role.
+    pub role: RoleName,
+    /// Patterns of the volumes that it sees; none are all. 64 at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<Pattern>,
+    /// How long the token is good; 12 hours if that is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<SpanInput>,
+}
+
+/// A code that was made.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LoginCode {
+    /// The code.
+    pub code: String,
+    /// When it is no longer good.
+    pub expires: Time,
+}
+
+impl fmt::Debug for LoginCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoginCode").finish_non_exhaustive()
+    }
+}
+
+/// A login by a code.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Login {
+    /// The code of `POST /codes`.
+    pub code: String,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").finish_non_exhaustive()
+    }
+}

@@ -20,6 +20,7 @@ mod history;
 mod import;
 mod jobs;
 mod lacks;
+mod logins;
 mod made_targets;
 mod marks;
 mod model;

@@ -39,6 +39,7 @@ use crate::taps::{TapCollector, Taps};
 use crate::tls::Tls;
 use crate::token::Token;
 use crate::watching::Watching;
+use crate::who::codes::Codes;
 use crate::who::token_named;
 use crate::worker::Worker;
 use crate::write_memory::{WriteBufferCollector, Writing};
@@ -385,6 +386,7 @@ fn http_context(
         metrics,
         pool_dir: config.pool_dir.clone(),
         access: config.access,
+        codes: Codes::new(),
     }))
 }
 

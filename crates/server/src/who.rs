@@ -16,6 +16,7 @@ use units::{NamePattern, Role};
 use volume::{Pool, Token};
 
 pub(crate) mod bearer;
+pub(crate) mod codes;
 pub(crate) mod guesses;
 
 /// Names of users by number.
@@ -166,9 +167,19 @@ impl Caller {
         }
     }
 
+    /// The same, seen at another address.
+    pub(crate) fn seen_from(self, from: Option<&Arc<str>>) -> Caller {
+        Caller { from: from.cloned(), ..self }
+    }
+
     /// Whether it comes from where what can take history away is taken from.
     pub(crate) fn may_take(&self, access: &AccessConfig) -> bool {
         self.is_local || access.remote_deletes
+    }
+
+    /// The name of its token, if it has one.
+    pub(crate) fn token_name(&self) -> Option<&str> {
+        self.token.as_ref().map(|token| &*token.spec.name)
     }
 
     /// Whether its token was revoked since.

@@ -90,9 +90,9 @@ fn a_server_under_tls_is_known_by_its_authority_and_knows_its_client() {
     let audit = fixture.ok(&["pool", "audit", "--json"]);
     assert!(audit.contains("cert:ops"), "{audit}");
     let page = run(&["page"]);
-    assert!(page.out.starts_with(&format!("https://{place}/#token=hs1_")), "{page:?}");
+    assert!(page.out.starts_with(&format!("https://{place}/#enter=")), "{page:?}");
     let page = fixture.ok(&["page"]);
-    assert!(page.starts_with(&format!("https://{place}/#token=hs1_")), "{page}");
+    assert!(page.starts_with(&format!("https://{place}/#enter=")), "{page}");
     // Over the unix socket a key is of nothing.
     let mut keyed = fixture.command(&["volume", "list"]);
     let keyed = Ran::of(keyed.env("HINDSIGHT_KEY", "/nonexistent").output().expect("run"));

@@ -26,6 +26,7 @@ use crate::nfs::Shares;
 use crate::proving::Proving;
 use crate::taps::Taps;
 use crate::watching::Watching;
+use crate::who::codes::Codes;
 use crate::who::{self, AccessConfig, Caller};
 
 /// Entries in a page, unless fewer are asked for; and at most.
@@ -65,6 +66,8 @@ pub(crate) struct Parts {
     pub(crate) pool_dir: PathBuf,
     /// The rights that no token has.
     pub(crate) access: AccessConfig,
+    /// The codes by which browsers are let in.
+    pub(crate) codes: Codes,
 }
 
 struct Inner {

@@ -12,7 +12,7 @@ use api::ProblemKind;
 use axum::extract::{MatchedPath, RawPathParams, Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, RETRY_AFTER};
 use axum::http::uri::PathAndQuery;
-use axum::http::{HeaderMap, HeaderValue, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use env::{Clock, RealClock};
@@ -20,6 +20,7 @@ use rustls::ServerConfig;
 
 use super::answer::Refusal;
 use super::context::Context;
+use super::logins::{LOGIN_PATH, WRONG_CODE};
 use super::{page, queries, rights};
 use crate::tls::Tls;
 use crate::token::Token as PoolToken;
@@ -51,6 +52,14 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
+    /// Its address, over TCP.
+    pub(super) fn text(&self) -> Option<&Arc<str>> {
+        match self {
+            Peer::Tcp(_, text, _) => Some(text),
+            Peer::Unix(_) => None,
+        }
+    }
+
     /// The same with the TLS of now, and whether it is: since certificates were loaded again, that
     /// of a client on an open connection proves nothing, as its authority may be another.
     pub(crate) fn as_of(&self, now: &Tls) -> (Peer, bool) {
@@ -105,6 +114,16 @@ pub(crate) async fn check(
         let text = "a connection without a peer";
         return Refusal::new(ProblemKind::Internal, text).into_response();
     };
+    if request.method() == Method::POST && request.uri().path() == LOGIN_PATH {
+        // It comes from somebody who is nobody yet; a wrong code counts as a wrong token does.
+        let response = next.run(request).await;
+        let is_wrong = response.status() == StatusCode::UNAUTHORIZED;
+        return if is_wrong {
+            guard.refuse(&peer, Failed::Wrong(WRONG_CODE)).await
+        } else {
+            response
+        };
+    }
     let caller = match guard.caller(&peer, request.headers(), in_query.as_deref()) {
         Ok(caller) => caller,
         // They tell it to anybody.
@@ -153,10 +172,7 @@ impl Guard {
         headers: &HeaderMap,
         in_query: Option<&str>,
     ) -> Result<Caller, Failed> {
-        let from = match peer {
-            Peer::Tcp(_, text, _) => Some(text),
-            Peer::Unix(_) => None,
-        };
+        let from = peer.text();
         let in_header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let in_header =
             in_header.and_then(|value| value.split_once(' ')).and_then(|(scheme, shown)| {
@@ -236,20 +252,23 @@ impl Guard {
             }
             // The authority knows it, so it is no guess.
             Failed::Unnamed(why) => {
-                let from = if let Peer::Tcp(_, text, _) = peer { &**text } else { "" };
-                tracing::info!(from, why, "a certificate was not let in");
+                tracing::info!(
+                    from = peer.text().map(|text| &**text),
+                    why,
+                    "a certificate was not let in"
+                );
                 return unauthorized(&why).into_response();
             }
             Failed::Wrong(why) => why.to_owned(),
             Failed::Expired(name) => format!("the token {name} has expired"),
         };
-        let (address, from) = match peer {
-            Peer::Tcp(address, text, _) => (Some(address.ip()), Some(Arc::clone(text))),
-            Peer::Unix(_) => (None, None),
+        let address = match peer {
+            Peer::Tcp(address, ..) => Some(address.ip()),
+            Peer::Unix(_) => None,
         };
         let judged = self.guesses.note(address, Instant::now());
         if let Some(count) = judged.line {
-            self.tell(count, &why, from);
+            self.tell(count, &why, peer.text().cloned());
         }
         let Some(wait) = judged.wait else { return unauthorized(&why).into_response() };
         let text = "too many wrong tokens were shown within a minute";

@@ -161,6 +161,8 @@ const TABLE: &[Row] = &[
     ("POST", "/tokens", Admin, About::Pool, TAKES),
     ("GET", "/tokens/{token}", Admin, About::Pool, KEEPS),
     ("DELETE", "/tokens/{token}", Admin, About::Pool, TAKES),
+    ("POST", "/codes", Admin, About::Pool, TAKES),
+    ("DELETE", "/login", Viewer, About::Nothing, KEEPS),
 ];
 
 /// The one route with rights that is not below the API's.

@@ -17,9 +17,9 @@ use super::context::Context;
 use super::guard::Guard;
 use super::{
     about, archives, document, file_diff, files, groups, guard, health, history, import, jobs,
-    made_targets, marks, model, operations, page, pool, rename, repairs, restores, schedules,
-    shares, targets, timeline, together, tokens, trace, trash, verifications, versions, volumes,
-    watch,
+    logins, made_targets, marks, model, operations, page, pool, rename, repairs, restores,
+    schedules, shares, targets, timeline, together, tokens, trace, trash, verifications, versions,
+    volumes, watch,
 };
 use crate::who::Caller;
 
@@ -48,6 +48,8 @@ fn caller_routes() -> OpenApiRouter<Context> {
         .routes(routes!(about::show))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::show, tokens::revoke))
+        .routes(routes!(logins::create_code))
+        .routes(routes!(logins::login, logins::logout))
 }
 
 fn pool_routes() -> OpenApiRouter<Context> {

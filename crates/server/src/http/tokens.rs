@@ -5,7 +5,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use env::{Clock, RealClock};
-use units::WallTime;
+use units::{Span, WallTime};
 use volume::{Secret, Token, TokenSpec};
 
 use super::answer::{Answer, Refusal};
@@ -54,30 +54,37 @@ pub(super) async fn create(
     Body(body): Body<CreateToken>,
 ) -> Answer<Made<AccessToken>> {
     let create = move |context: &Context| {
-        let no_randomness = || Refusal::new(ProblemKind::Internal, "the machine has no randomness");
-        let made_token = bearer::make().ok_or_else(no_randomness)?;
-        let chap_secret = match body.chap {
-            true => Some(bearer::make_chap().ok_or_else(no_randomness)?),
-            false => None,
-        };
-        let now = RealClock::new().wall();
-        let until =
-            |span: api::SpanInput| WallTime::from_nanos(now.as_nanos().saturating_add(span.0.0));
-        let spec = TokenSpec {
-            name: body.name,
-            id: made_token.id,
-            secret_sha256: made_token.secret_sha256,
-            role: body.role.0,
-            volumes: body.volumes.into_iter().map(|pattern| pattern.0).collect(),
-            expires: body.expires.map(until),
-            chap: chap_secret.clone().map(Secret::new).transpose()?,
-        };
-        let token = context.pool.create_token(spec)?;
-        let place = format!("{API_PREFIX}/tokens/{}", token.spec.name);
-        let told = AccessToken { secret: Some(made_token.text), chap_secret, ..told(&token, now) };
-        Ok(made(place, told))
+        let token = make(context, body)?;
+        Ok(made(format!("{API_PREFIX}/tokens/{}", token.name), token))
     };
     context.engine(create).await
+}
+
+/// Makes a token, and tells its secrets.
+pub(super) fn make(context: &Context, body: CreateToken) -> Answer<AccessToken> {
+    let no_randomness = || Refusal::new(ProblemKind::Internal, "the machine has no randomness");
+    let made_token = bearer::make().ok_or_else(no_randomness)?;
+    let chap_secret = match body.chap {
+        true => Some(bearer::make_chap().ok_or_else(no_randomness)?),
+        false => None,
+    };
+    let now = RealClock::new().wall();
+    let spec = TokenSpec {
+        name: body.name,
+        id: made_token.id,
+        secret_sha256: made_token.secret_sha256,
+        role: body.role.0,
+        volumes: body.volumes.into_iter().map(|pattern| pattern.0).collect(),
+        expires: body.expires.map(|span| after(now, span.0)),
+        chap: chap_secret.clone().map(Secret::new).transpose()?,
+    };
+    let token = context.pool.create_token(spec)?;
+    Ok(AccessToken { secret: Some(made_token.text), chap_secret, ..told(&token, now) })
+}
+
+/// The time so long after another.
+pub(super) fn after(time: WallTime, span: Span) -> WallTime {
+    WallTime::from_nanos(time.as_nanos().saturating_add(span.0))
 }
 
 /// Shows a token, without its secret.

@@ -56,6 +56,11 @@ pub(crate) fn make_chap() -> Option<String> {
     random(CHAP_SIGNS, CHAP_DIGITS)
 }
 
+/// Makes a code that is good once: as good a secret as a token's.
+pub(crate) fn make_code() -> Option<String> {
+    random(DIGITS, SECRET_DIGITS)
+}
+
 /// Reads a token; none if it is none, or not as it was made.
 pub(crate) fn read(text: &str) -> Option<Shown<'_>> {
     let length = PREFIX.len() + ID_LETTERS + 1 + SECRET_DIGITS + SUM_DIGITS;
@@ -71,7 +76,8 @@ pub(crate) fn read(text: &str) -> Option<Shown<'_>> {
     is_whole.then(|| Shown { id, secret_sha256: hash(secret) })
 }
 
-fn hash(secret: &str) -> [u8; 32] {
+/// The hash of a secret: that is what is kept.
+pub(crate) fn hash(secret: &str) -> [u8; 32] {
     let digest = digest(&SHA256, secret.as_bytes());
     digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }

@@ -6,6 +6,7 @@ mod guards;
 mod hooks;
 mod http_tls;
 mod life;
+mod logins;
 mod model;
 mod nbd_rights;
 mod openapi;

@@ -47,6 +47,7 @@ fn needed(method: &str, path: &str) -> Role {
     let is_data = path.starts_with("/shares/{share}/") || ["trace", "open-files"].contains(&last);
     match (method, last) {
         ("GET", _) if path.starts_with("/tokens") => Role::Admin,
+        ("DELETE", "login") => Role::Viewer,
         ("GET", _) if is_data => Role::Reader,
         ("GET", _) => Role::Viewer,
         ("POST", "versions" | "marks" | "verifications") => Role::Keeper,
@@ -62,7 +63,7 @@ fn needed(method: &str, path: &str) -> Role {
 fn is_of_pool(method: &str, path: &str) -> bool {
     let part = path.split('/').nth(1).expect("a part");
     match part {
-        "audit" | "tokens" | "imports" | "metrics" => true,
+        "audit" | "tokens" | "codes" | "imports" | "metrics" => true,
         "pool" | "groups" | "made-targets" => method != "GET" && !path.contains("{group}"),
         _ => false,
     }
@@ -85,7 +86,9 @@ fn routes() -> Vec<(String, String)> {
     for (path, methods) in document["paths"].as_object().expect("paths") {
         for method in methods.as_object().expect("methods").keys() {
             let path = path.strip_prefix("/api/v1").unwrap_or(path);
-            if path != "/healthz" && path != "/readyz" {
+            // These ask for no credentials.
+            let is_open = ["/healthz", "/readyz"].contains(&path);
+            if !is_open && (path, &**method) != ("/login", "post") {
                 routes.push((method.to_uppercase(), path.to_owned()));
             }
         }

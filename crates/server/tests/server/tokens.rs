@@ -9,7 +9,8 @@ use units::{Role, Span};
 use crate::fixture::{Fixture, kind, new_volume};
 use crate::rights::{ask, client_of, secret, token};
 
-fn audited(fixture: &Fixture, action: &str) -> Vec<api::AuditRecord> {
+/// The audit records of an action.
+pub fn audited(fixture: &Fixture, action: &str) -> Vec<api::AuditRecord> {
     let mut records = fixture.client.audit(&ListQuery::default()).expect("audit").entries;
     records.retain(|record| record.action == action);
     records
