@@ -42,13 +42,13 @@ build-tests:
 
 test: build-tests
 	@scripts/install-packages guest
-	@echo 'beside the tests from outside, which wait: those that only compute, with less right to the'
-	@echo 'processor; then the emulated machine beside the checker and the demo. Their output comes last'
+	@echo 'tests that only compute run beside all others, on what those leave of the processor; the'
+	@echo 'emulated machine beside the checker and the demo. The output of both comes last'
 	@failed=0; set -x; \
+	chrt --idle 0 scripts/run-tests compute >$(TARGET)/compute-tests.log 2>&1 & compute=$$!; \
 	scripts/run-tests clock || failed=1; \
 	$(CARGO) test --workspace --doc || failed=1; \
 	$(CARGO) test --workspace --test outside --no-run || failed=1; \
-	nice -n 10 scripts/run-tests compute >$(TARGET)/compute-tests.log 2>&1 & compute=$$!; \
 	RUST_TEST_THREADS=$(OUTSIDE_THREADS) $(CARGO) test --workspace --test outside || failed=1; \
 	scripts/guest-test $(HINDSIGHT) nbd-ext4 iscsi-xfs nfs >$(TARGET)/guest-test.log 2>&1 & guest=$$!; \
 	$(TARGET)/debug/checker --hindsight $(HINDSIGHT) --seed $(CHECKER_SEED) --rounds $(CHECKER_ROUNDS) \
