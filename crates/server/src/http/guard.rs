@@ -118,11 +118,7 @@ pub(crate) async fn check(
         // It comes from somebody who is nobody yet; a wrong code counts as a wrong token does.
         let response = next.run(request).await;
         let is_wrong = response.status() == StatusCode::UNAUTHORIZED;
-        return if is_wrong {
-            guard.refuse(&peer, Failed::Wrong(WRONG_CODE)).await
-        } else {
-            response
-        };
+        return if is_wrong { guard.refuse(&peer, Failed::Code).await } else { response };
     }
     let caller = match guard.caller(&peer, request.headers(), in_query.as_deref()) {
         Ok(caller) => caller,
@@ -162,6 +158,8 @@ enum Failed {
     Wrong(&'static str),
     /// One that was good.
     Expired(String),
+    /// A code that is none, was used, or is too old.
+    Code,
 }
 
 impl Guard {
@@ -241,8 +239,13 @@ impl Guard {
 
     /// Answers somebody who is nobody.
     async fn refuse(&self, peer: &Peer, failed: Failed) -> Response {
-        let hint = "--token-file DIR/token names the pool's own, --token-file FILE another; over \
-                    HTTP it is the header Authorization: Bearer TOKEN; the unix socket needs none";
+        let hint = match failed {
+            Failed::Code => "`hindsight page` makes another",
+            _ => {
+                "--token-file DIR/token names the pool's own, --token-file FILE another; over \
+                 HTTP it is the header Authorization: Bearer TOKEN; the unix socket needs none"
+            }
+        };
         let unauthorized =
             |detail: &str| Refusal::new(ProblemKind::Unauthorized, detail).with_hint(hint);
         let why = match failed {
@@ -261,6 +264,7 @@ impl Guard {
             }
             Failed::Wrong(why) => why.to_owned(),
             Failed::Expired(name) => format!("the token {name} has expired"),
+            Failed::Code => WRONG_CODE.to_owned(),
         };
         let address = match peer {
             Peer::Tcp(address, ..) => Some(address.ip()),
