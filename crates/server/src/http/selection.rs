@@ -269,10 +269,7 @@ fn parts(text: &str) -> Answer<Vec<Vec<String>>> {
 fn when(text: &str, volume: &Volume) -> Answer<When> {
     match text.parse().map_err(|e: units::Malformed| wrong(e.message))? {
         Moment::At(time) => Ok(When::Time(time)),
-        Moment::Ago(span) => {
-            let now = volume.now().as_nanos();
-            Ok(When::Time(WallTime::from_nanos(now.saturating_sub(span.0))))
-        }
+        Moment::Ago(span) => Ok(When::Time(volume.time_ago(span))),
         other => Ok(When::Seq(volume.resolve(&other)?.seq)),
     }
 }

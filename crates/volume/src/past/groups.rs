@@ -117,7 +117,14 @@ impl Groups {
             Moment::Latest | Moment::At(_) | Moment::Mark(_) => same(moment.clone()),
             Moment::Ago(span) => {
                 let now = self.core.machine.clock.wall().as_nanos();
-                same(Moment::At(WallTime::from_nanos(now.saturating_sub(span.0))))
+                let then = WallTime::from_nanos(now.saturating_sub(span.0));
+                // One instant for all, but for a volume whose times are ahead of the clock: there
+                // it is a moment of its own, which these few calls are too quick to tell apart.
+                let time = |volume: &Arc<Volume>| match volume.time_ahead_ns() {
+                    0 => then,
+                    _ => volume.time_ago(*span),
+                };
+                Ok(volumes.iter().map(|volume| Moment::At(time(volume))).collect())
             }
             Moment::Seq(_) => {
                 let text = format!("a seq is of one volume, and {} is a group", group.name);

@@ -150,7 +150,8 @@ impl Stream {
 
     /// The time in the history that was so long ago, and no later than now. A clock that was set
     /// back is no time that passed.
-    pub(crate) fn time_ago(&self, span: Span) -> WallTime {
+    #[must_use]
+    pub fn time_ago(&self, span: Span) -> WallTime {
         // The one that gave the last time knows how long ago that was.
         let cached = self.cache.time_ago(&self.core.store, span.0);
         self.log.time_ago(span.0).max(cached).min(self.now())

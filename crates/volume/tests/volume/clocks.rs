@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use env::Clock as _;
-use hindsight_volume::{Architecture, CacheChange, ErrorKind, Granularity, Volume, VolumeChange};
+use hindsight_volume::{
+    Architecture, CacheChange, ErrorKind, Granularity, GroupMoment, Volume, VolumeChange,
+};
 use units::{Moment, Seq, Span, WallTime};
 
 use crate::base::{past, put};
@@ -183,6 +185,40 @@ fn so_long_ago_is_counted_from_now_also_while_the_clock_is_behind() {
             assert_eq!(ago(seconds), expected, "{seconds} s ago, a cache of {cache_bytes}");
         }
     }
+}
+
+#[test]
+fn so_long_ago_of_a_group_is_counted_from_now_also_while_the_clock_is_behind_a_volume() {
+    let rig = Rig::new();
+    let ahead = rig.make(Architecture::Logging, Granularity::EveryWrite, DAY_NS, 4 * MIB);
+    let first = put(&ahead, 0, 1, 1);
+    rig.rest(60);
+    set_wall(&rig, |now| now - HOUR_NS);
+    let even = rig.pool.clone_volume("logging", &Moment::Latest, "even").expect("cloned");
+    rig.pool.create_group("g", &["logging".to_owned(), "even".to_owned()]).expect("grouped");
+    rig.rest(30);
+    let of_even = put(&even, 0, 1, 1);
+    let second = put(&ahead, 0, 2, 1);
+    rig.rest(30);
+    for volume in [&ahead, &even] {
+        volume.flush().expect("flushed");
+    }
+    assert!(ahead.time_ahead_ns() > 0 && even.time_ahead_ns() == 0);
+    let ago = |seconds| {
+        let moment = GroupMoment::Of(Moment::Ago(Span(seconds * SECOND_NS)));
+        let resolved = rig.pool.resolve_group("g", &moment);
+        let mut seqs: Vec<(String, Seq)> = resolved
+            .unwrap_or_else(|e| panic!("{seconds} s: {e}"))
+            .into_iter()
+            .map(|(name, resolved)| (name, resolved.seq))
+            .collect();
+        seqs.sort();
+        seqs
+    };
+    let both = |of_ahead| vec![("even".to_owned(), of_even), ("logging".to_owned(), of_ahead)];
+    assert_eq!(ago(1), both(second));
+    assert_eq!(ago(29), both(second), "written 30 s ago");
+    assert_eq!(ago(33)[1].1, first, "and not 33 s ago");
 }
 
 /// What was written in the year 2200 keeps its times; a clone has the clock's again.
