@@ -7,6 +7,8 @@
 
 const PREFIX = '/api/v1';
 const TOKEN_KEY = 'hindsight-token';
+/** How long a login may take. */
+const LOGIN_MS = 10_000;
 
 /** Why a call was refused, or that nobody answered (status 0). */
 export class Problem extends Error {
@@ -29,23 +31,43 @@ export async function enter() {
   const [, code] = /^#enter=(.*)$/.exec(address.hash) || [];
   const token = address.searchParams.get('token');
   if (code === undefined && token === null) return;
+  const asked = address.href;
   if (code !== undefined) address.hash = '';
   address.searchParams.delete('token');
   history.replaceState(null, '', address.pathname + address.search + address.hash);
   if (token) keepToken(token);
   if (code === undefined) return;
-  // The tab is nobody, rather than who it was, if the code is not good.
-  sessionStorage.removeItem(TOKEN_KEY);
-  keepToken((await post('/login', { code })).secret);
+  try {
+    const entered = await request('POST', '/login', { code }, AbortSignal.timeout(LOGIN_MS));
+    await endToken().catch(() => {});
+    keepToken(entered.answer.secret);
+  } catch (problem) {
+    // Nobody had the code: it is good still.
+    if (!problem.status) history.replaceState(null, '', asked);
+    // A tab that was nobody stays so: it is not to be whoever its certificate is.
+    if (!ownToken()) forgetToken();
+    throw problem.status === undefined ? new Problem({ detail: 'The server does not answer.' }, 0) : problem;
+  }
 }
 
-export const hasToken = () => sessionStorage.getItem(TOKEN_KEY) !== null;
+/** This tab's token: empty when it is to be nobody, null when it never was somebody. */
+const ownToken = () => sessionStorage.getItem(TOKEN_KEY);
+const forgetToken = () => sessionStorage.setItem(TOKEN_KEY, '');
+/** Whether this tab has no token any more: then it is nobody, certificate or not. */
+export const isOut = () => ownToken() === '';
+export const hasToken = () => Boolean(ownToken());
+/** Whether the server took the token that this tab had for none of its own. */
+let wasWrong = false;
+export const hadWrongToken = () => wasWrong;
 
-/** Ends this tab's token, if a code made it, and forgets it. */
-export async function leave() {
-  if (/^token:page-/.test(who?.name)) await remove('/login');
-  sessionStorage.removeItem(TOKEN_KEY);
+/** Ends the token of this tab, if a login made it: others are not this tab's to end. */
+async function endToken() {
+  if (!ownToken()?.startsWith('hs1_')) return;
+  await remove('/login').catch((problem) => { if (![401, 403].includes(problem.status)) throw problem; });
 }
+
+/** Makes this tab nobody's, and ends its token if a login made it. */
+export const leave = () => endToken().finally(forgetToken);
 
 export function keepToken(token) {
   sessionStorage.setItem(TOKEN_KEY, token.trim());
@@ -77,7 +99,7 @@ export const hearContact = (hear) => { onContact = hear; };
 
 async function request(method, path, body, signal) {
   const headers = {};
-  const token = sessionStorage.getItem(TOKEN_KEY);
+  const token = ownToken();
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   const text = body === undefined ? undefined : JSON.stringify(body);
@@ -92,6 +114,10 @@ async function request(method, path, body, signal) {
     throw new Problem({ detail: 'The server does not answer.', hint: 'Is it running?' }, 0);
   }
   onContact(true);
+  if (response.status === 401 && token && token === ownToken()) {
+    wasWrong = true;
+    forgetToken();
+  }
   if (!response.ok) throw new Problem(answer, response.status);
   const link = /<\/api\/v1([^>]+)>; rel="next"/.exec(response.headers.get('Link') || '');
   return { answer, next: link ? link[1] : null };

@@ -75,7 +75,7 @@ function App() {
     if (!isFirst.current) document.getElementById('main').focus();
     isFirst.current = false;
   }, [route.page, route.name]);
-  if (problem?.kind === 'unauthorized') return html`<${Login} refused=${refused} />`;
+  if (refused || api.isOut() || problem?.kind === 'unauthorized') return html`<${Login} />`;
   const page = PAGES.some(([id]) => id === route.page) || route.page === 'v' ? route.page : 'overview';
   const views = {
     overview: () => html`<${Overview} />`,
@@ -85,7 +85,10 @@ function App() {
     schedules: () => html`<${SchedulesPage} note=${note} />`,
     audit: () => html`<${AuditPage} />`,
   };
-  const leave = () => api.leave().then(() => location.reload(), (problem) => note({ text: `${problem.message} ${problem.hint ?? ''}` }));
+  const leave = () => api.leave().then(() => location.reload(), (trouble) => {
+    refused = { message: 'The server did not hear of it: the token is good until it expires.', hint: trouble.message };
+    redraw((turn) => turn + 1);
+  });
   const toContent = (event) => { event.preventDefault(); document.getElementById('main').focus(); };
   const nextTheme = { '': 'dark', dark: 'light', light: '' };
   return html`
@@ -130,7 +133,8 @@ function Warnings({ silentSince, server, pool, first }) {
 }
 
 /** Asks for the token, where the address had none or another. */
-function Login({ refused }) {
+function Login() {
+  useEffect(() => document.getElementById('main').focus(), []);
   const [token, setToken] = useState('');
   const submit = (event) => {
     event.preventDefault();
@@ -148,12 +152,12 @@ function Login({ refused }) {
       </label>
       <button class="primary">Go on</button>
     </form>
-    <${Trouble} problem=${refused ?? (sessionStorage.length ? { message: 'The token that this tab has is not the server\u2019s.' } : null)} />
+    <${Trouble} problem=${refused ?? (api.hadWrongToken() ? { message: 'The token that this tab had is not the server\u2019s, or is good no longer.' } : null)} />
   </main>`;
 }
 
-/** Why the code in the address let nobody in. */
-const refused = await api.enter().then(() => null, (problem) => problem);
+/** Why this tab is nobody, if there is something to say of it. */
+let refused = await api.enter().then(() => null, (problem) => problem);
 // An address that lets in, opened where the page is: the tab is somebody else from then on.
 addEventListener('hashchange', () => {
   if (location.hash.startsWith('#enter=')) location.reload();

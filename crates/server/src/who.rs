@@ -167,9 +167,9 @@ impl Caller {
         }
     }
 
-    /// The same, seen at another address.
-    pub(crate) fn seen_from(self, from: Option<&Arc<str>>) -> Caller {
-        Caller { from: from.cloned(), ..self }
+    /// Somebody who uses a code that this one made.
+    pub(crate) fn by_code(self, from: Arc<str>) -> Caller {
+        Caller { who: format!("code:{}", self.who).into(), from: Some(from), ..self }
     }
 
     /// Whether it comes from where what can take history away is taken from.

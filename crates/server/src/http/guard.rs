@@ -52,6 +52,14 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
+    /// Where it is: its address, or who it is over a unix socket.
+    pub(super) fn from(&self) -> Arc<str> {
+        match self {
+            Peer::Tcp(_, text, _) => Arc::clone(text),
+            Peer::Unix(caller) => Arc::clone(&caller.who),
+        }
+    }
+
     /// Its address, over TCP.
     pub(super) fn text(&self) -> Option<&Arc<str>> {
         match self {

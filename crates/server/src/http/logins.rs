@@ -17,7 +17,7 @@ use super::ask::Body;
 use super::context::Context;
 use super::guard::Peer;
 use super::tokens;
-use crate::who::{codes, for_caller};
+use crate::who::{Caller, codes, for_caller};
 
 /// The path of a login, which is for those who are nobody yet.
 pub(super) const LOGIN_PATH: &str = "/api/v1/login";
@@ -44,8 +44,8 @@ pub(super) async fn create_code(
     let create = move |context: &Context| {
         let code = context.codes.make(body, context.caller()?.clone(), Instant::now());
         let code = code.ok_or_else(|| {
-            let text = "too many codes were made within a minute, or the machine has no randomness";
-            Refusal::new(ProblemKind::TooMany, text)
+            let text = "a thousand codes of the last minute wait, or the machine has no randomness";
+            Refusal::new(ProblemKind::Busy, text)
         })?;
         let expires = Time(tokens::after(RealClock::new().wall(), codes::GOOD_FOR));
         Ok(LoginCode { code, expires })
@@ -61,17 +61,13 @@ pub(super) async fn login(
     State(context): State<Context>,
     Extension(peer): Extension<Peer>,
     Body(body): Body<Login>,
-) -> Answer<Json<AccessToken>> {
+) -> Answer<(Extension<Caller>, Json<AccessToken>)> {
     let code = context.codes.take(&body.code, Instant::now());
     let code = code.ok_or_else(|| Refusal::new(ProblemKind::Unauthorized, WRONG_CODE))?;
+    let maker = code.maker.by_code(peer.from());
     let create = move |context: &Context| {
-        let now = RealClock::new().wall();
-        for old in context.pool.tokens() {
-            if old.spec.name.starts_with(NAME) && old.is_expired(now) {
-                context.pool.revoke_token(&old.spec.name)?;
-            }
-        }
-        let digits: String = now.to_string().chars().filter(char::is_ascii_digit).collect();
+        let now = RealClock::new().wall().to_string();
+        let digits: String = now.chars().filter(char::is_ascii_digit).collect();
         let wanted = CreateToken {
             name: format!("{NAME}{digits}"),
             role: code.token.role,
@@ -81,16 +77,37 @@ pub(super) async fn login(
         };
         tokens::make(context, wanted)
     };
-    // The token is its maker's, and made from where the code was used.
-    let maker = code.maker.seen_from(peer.text());
-    for_caller(&maker, true, context.json(create)).await
+    let token = for_caller(&maker, true, context.engine(create)).await?;
+    context.engine(forget_expired).await?;
+    // For the log.
+    Ok((Extension(maker), Json(token)))
+}
+
+/// Takes away the tokens of earlier logins that let nobody in any more, for nobody.
+fn forget_expired(context: &Context) -> Answer<()> {
+    let now = RealClock::new().wall();
+    let tokens = context.pool.tokens();
+    for old in tokens.iter().filter(|token| is_of_login(&token.spec.name) && token.is_expired(now))
+    {
+        // Another login may be as far.
+        if let Err(error) = context.pool.revoke_token(&old.spec.name) {
+            tracing::debug!(%error, "a token of a login that has expired is not gone");
+        }
+    }
+    Ok(())
+}
+
+/// Whether a login made the token of this name: its time is the name.
+fn is_of_login(name: &str) -> bool {
+    let digits = name.strip_prefix(NAME).unwrap_or_default();
+    digits.len() == "20261129120000000000000".len() && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// Revokes the token that is shown, if a login made it.
 #[utoipa::path(delete, path = "/login", tag = "tokens", responses((status = 204)))]
 pub(super) async fn logout(State(context): State<Context>) -> Answer<StatusCode> {
     let leave = |context: &Context| {
-        let name = context.caller()?.token_name().filter(|name| name.starts_with(NAME));
+        let name = context.caller()?.token_name().filter(|name| is_of_login(name));
         let name = name.ok_or_else(|| {
             Refusal::new(ProblemKind::Forbidden, "no login made what is shown here")
                 .with_hint("`hindsight token revoke` ends other tokens")

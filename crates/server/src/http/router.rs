@@ -25,6 +25,8 @@ use crate::who::Caller;
 
 /// The longest body, in bytes.
 const BODY_BYTES_MAX: usize = 1 << 20;
+/// The same of those who are nobody.
+const LOGIN_BYTES_MAX: usize = 1 << 10;
 
 /// The document's words about the whole.
 #[derive(OpenApi)]
@@ -49,7 +51,14 @@ fn caller_routes() -> OpenApiRouter<Context> {
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::show, tokens::revoke))
         .routes(routes!(logins::create_code))
+        .merge(login_routes())
+}
+
+/// Anybody may send a login, so that little of it is read.
+fn login_routes() -> OpenApiRouter<Context> {
+    OpenApiRouter::new()
         .routes(routes!(logins::login, logins::logout))
+        .layer(DefaultBodyLimit::max(LOGIN_BYTES_MAX))
 }
 
 fn pool_routes() -> OpenApiRouter<Context> {

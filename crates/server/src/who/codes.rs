@@ -47,7 +47,8 @@ impl Codes {
     /// Takes a code, which nobody can use again; none if it is none, is too old, or its maker's own
     /// token was revoked since.
     pub(crate) fn take(&self, text: &str, now: Instant) -> Option<Code> {
-        let code = self.0.lock().remove(&bearer::hash(text))?;
+        let hash = bearer::hash(text);
+        let code = self.0.lock().remove(&hash)?;
         (now < code.until && !code.maker.is_revoked()).then_some(code)
     }
 }

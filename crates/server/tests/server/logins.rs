@@ -38,7 +38,7 @@ fn a_code_lets_somebody_in_once_as_a_token_that_can_be_revoked_and_leaves() {
     let hours = made.expires.expect("a time").0.as_nanos() - made.created.0.as_nanos();
     assert!((hours / 1_000_000_000).abs_diff(12 * 60 * 60) < 60, "{hours}");
     let own = client.server().expect("told").who.expect("somebody").name;
-    assert_eq!(listed(&fixture)[0].made_by, Some(own));
+    assert_eq!(listed(&fixture)[0].made_by, Some(format!("code:{own}")));
     let from = audited(&fixture, "token-create")[0].from.clone();
     assert!(from.is_some_and(|from| from.starts_with("127.0.0.1:")), "where it was used");
 
@@ -53,8 +53,53 @@ fn a_code_lets_somebody_in_once_as_a_token_that_can_be_revoked_and_leaves() {
     assert_eq!(kind(nobody.logout()), ProblemKind::Unauthorized);
     // What no login made is not ended by leaving.
     assert_eq!(kind(client.logout()), ProblemKind::Forbidden);
-    let admin = client.create_token(&token("boss", Role::Admin, &[])).expect("made");
-    assert_eq!(kind(client_of(&fixture, &admin).logout()), ProblemKind::Forbidden);
+    for name in ["boss", "page-boss"] {
+        let admin = client.create_token(&token(name, Role::Admin, &[])).expect("made");
+        assert_eq!(kind(client_of(&fixture, &admin).logout()), ProblemKind::Forbidden);
+    }
+}
+
+#[test]
+fn of_many_who_use_a_code_at_once_one_is_let_in_and_logins_do_not_hinder_each_other() {
+    let fixture = Fixture::with_volume();
+    let short =
+        CreateCode { expires: Some(SpanInput(Span(1_000_000))), ..wanted(Role::Viewer, &[]) };
+    for _ in 0..8 {
+        stranger(&fixture).login(&code(&fixture.client, &short)).expect("let in");
+    }
+    let shared = code(&fixture.client, &wanted(Role::Viewer, &[]));
+    let own: Vec<Login> =
+        (0..8).map(|_| code(&fixture.client, &wanted(Role::Reader, &[]))).collect();
+    std::thread::scope(|threads| {
+        let of_shared: Vec<_> =
+            (0..8).map(|_| threads.spawn(|| stranger(&fixture).login(&shared).is_ok())).collect();
+        for login in &own {
+            threads.spawn(|| stranger(&fixture).login(login).expect("let in"));
+        }
+        let let_in = of_shared.into_iter().map(|one| one.join().expect("asked"));
+        assert_eq!(let_in.filter(|is_in| *is_in).count(), 1);
+    });
+    let tokens = listed(&fixture);
+    assert_eq!(tokens.iter().filter(|token| !token.expired).count(), 9);
+}
+
+#[test]
+fn with_remote_deletes_taken_away_codes_are_made_near_and_used_everywhere() {
+    let fixture = Fixture::with(|settings, _| settings.access.remote_deletes = Some(false));
+    let admin = fixture.client.create_token(&token("boss", Role::Admin, &[])).expect("made");
+    let far = client_of(&fixture, &admin).create_code(&wanted(Role::Viewer, &[]));
+    assert_eq!(kind(far), ProblemKind::Forbidden);
+    let login = code(&fixture.client, &wanted(Role::Admin, &[]));
+    let made = stranger(&fixture).login(&login).expect("let in");
+    let page = client_of(&fixture, &made);
+    assert_eq!(kind(page.create_code(&wanted(Role::Viewer, &[]))), ProblemKind::Forbidden);
+    page.logout().expect("it is its own");
+    // Over the unix socket it is told who used it.
+    let made = fixture.client.login(&code(&fixture.client, &wanted(Role::Viewer, &[])));
+    let created = audited(&fixture, "token-create");
+    let own = fixture.client.server().expect("told").who.expect("somebody").name;
+    let of_login = created.iter().find(|r| r.detail.contains(&made.as_ref().expect("in").name));
+    assert_eq!(of_login.expect("recorded").from.as_ref(), Some(&own));
 }
 
 #[test]
@@ -98,6 +143,8 @@ fn wrong_codes_count_as_wrong_tokens_do_and_a_right_one_is_let_in() {
     }
     assert_eq!(kind(nobody.login(&wrong)), ProblemKind::TooMany);
     nobody.login(&code(&fixture.client, &wanted(Role::Viewer, &[]))).expect("let in");
+    let long = format!("{{\"code\": \"{}\"}}", "x".repeat(1024));
+    assert_eq!(fixture.send("POST", "/login", &long).0, 413);
     for body in ["", "{}", r#"{"code": 5}"#, r#"{"code": "x", "token": "y"}"#] {
         assert_eq!(fixture.send("POST", "/login", body).0, 400, "{body}");
     }

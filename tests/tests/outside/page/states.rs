@@ -61,6 +61,18 @@ fn who_may_only_look_is_told_so_and_can_press_nothing_else() -> Result<()> {
     seen.browser.open(entry.trim())?;
     seen.browser.wait_for_text("it is good once, and for a minute")?;
     seen.picture("code-used")?;
+    // An address that lets in, opened where the page is.
+    let entry = seen.stage.server.run(&["page", "--role", "operator", "--url", &url])?;
+    let (_, code) = entry.trim().split_once('#').unwrap_or_default();
+    seen.browser.run(&format!("location.hash = '{code}'"))?;
+    let who = seen.browser.find("#who")?;
+    ensure!(who.text()?.starts_with("operator, token:page-2"), "{}", who.text()?);
+    // A token that ends elsewhere: the tab says so, and asks no more.
+    let tokens = seen.stage.server.run(&["token", "list", "--json"])?;
+    let tokens: serde_json::Value = serde_json::from_str(&tokens)?;
+    let name = tokens[0]["name"].as_str().unwrap_or_default();
+    seen.stage.server.run(&["token", "revoke", name])?;
+    seen.browser.wait_for_text("or is good no longer")?;
     seen.browser.open("about:blank")?;
     seen.browser.open(&seen.address_with_token()?)?;
     seen.go("#/v/pg")?;
