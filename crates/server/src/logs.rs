@@ -5,6 +5,7 @@
 
 use std::io::{self, Write};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 use tracing_subscriber::EnvFilter;
@@ -14,6 +15,8 @@ use crate::{LogSettings, StartError};
 
 /// Told of every panic of any thread.
 static PANICKED: Notify = Notify::const_new();
+/// Whether there was one.
+static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
 /// Sets the filter of the log that was started.
 static SET_FILTER: OnceLock<SetFilter> = OnceLock::new();
 
@@ -26,6 +29,7 @@ pub fn watch_panics() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if !volume::panic_becomes_error() {
+            HAS_PANICKED.store(true, Ordering::Release);
             tell(panic);
             // Nothing more: this thread may hold any lock.
             PANICKED.notify_one();
@@ -37,6 +41,12 @@ pub fn watch_panics() {
 /// assertion found a mistake of ours, and what that thread was doing is half done in memory.
 pub(crate) async fn panicked() {
     PANICKED.notified().await;
+}
+
+/// Whether a thread of this process has panicked: it is not well from that instant on, before
+/// anybody who waits for it has heard.
+pub(crate) fn has_panicked() -> bool {
+    HAS_PANICKED.load(Ordering::Acquire)
 }
 
 /// Starts logging for the whole process; later calls are refused by the subscriber and ignored.

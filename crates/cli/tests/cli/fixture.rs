@@ -18,6 +18,8 @@ pub fn hindsight() -> Command {
         .env_remove("HINDSIGHT_CERT")
         .env_remove("HINDSIGHT_KEY")
         .env_remove("COLUMNS")
+        // To find names for one takes megabytes of memory, which a test may have taken away.
+        .env_remove("RUST_BACKTRACE")
         .env("TZ", "UTC")
         .env("NO_COLOR", "1");
     command
@@ -203,6 +205,11 @@ impl Drop for Fixture {
     fn drop(&mut self) {
         // Already stopped, or a test failed: either way it must not outlive the test.
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        let status = self.child.wait();
+        if std::thread::panicking() {
+            let mut said = String::new();
+            let _ = self.stderr.read_to_string(&mut said);
+            eprintln!("the server, {status:?}, had said:\n{said}");
+        }
     }
 }

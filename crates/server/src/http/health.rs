@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::answer::{Answer, Refusal};
 use super::context::Context;
+use crate::logs::has_panicked;
 use crate::no_space::MAKE_ROOM;
 
 /// The media type of what Prometheus reads.
@@ -36,10 +37,11 @@ const DEGRADED_MEMBERS: &str =
 pub(super) async fn healthz(State(context): State<Context>) -> Answer<&'static str> {
     let state = context.engine(|context| Ok(context.pool.status().state)).await?;
     // One that is degraded serves.
-    if state != "refusing-writes" {
-        return Ok("ok\n");
-    }
-    let detail = format!("the pool is {state}");
+    let detail = match (has_panicked(), state) {
+        (true, _) => "a thread of the server panicked".to_owned(),
+        (false, "refusing-writes") => format!("the pool is {state}"),
+        (false, _) => return Ok("ok\n"),
+    };
     Err(Refusal::new(ProblemKind::RefusingWrites, detail)
         .with_hint("see the server's log for the device that failed, then restart the server"))
 }
