@@ -76,6 +76,10 @@ pub struct Share {
     pub encoding: Encoding,
     /// Blocks of equal content that are stored once.
     pub dedup: Dedup,
+    /// Bytes of blocks that lie in its base, where the architecture has one: of UCDP's form I the
+    /// base image. All else of `live_bytes` and `history_bytes` is in the log, its overwrite pool.
+    #[serde(default)]
+    pub base_bytes: u64,
     /// How many versions there are.
     pub versions: u64,
 }

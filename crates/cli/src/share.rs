@@ -394,6 +394,7 @@ fn show(share: &Share) -> String {
         ("latest", stamp(&share.latest)),
         ("created", share.created.to_string()),
     ]);
+    shown.extend((share.base_bytes > 0).then(|| ("in the base", human(share.base_bytes))));
     shown.extend(share.reads_logged_since.iter().map(|time| ("reads logged", time.to_string())));
     shown.extend(share.hook.iter().map(|hook| ("hook", show_hook(hook, share.hook_known))));
     shown.extend(share.grace.iter().map(|grace| ("grace", show_grace(grace))));

@@ -157,7 +157,7 @@ impl FileMedia {
         }
         // Asked in this order: a file that grows is longer before this says so.
         let had = self.len_bytes();
-        check_cut(had, self.file.metadata()?.len())
+        check_cut(had, length_of(&self.file)?)
     }
 }
 

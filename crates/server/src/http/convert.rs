@@ -432,6 +432,7 @@ pub(crate) fn share(
         conversion: volume.conversion,
         encoding: volume.encoding,
         dedup: volume.dedup,
+        base_bytes: volume.base_bytes,
         versions: volume.versions,
     }
 }
