@@ -38,9 +38,11 @@ export async function enter() {
   if (token) keepToken(token);
   if (code === undefined) return;
   try {
-    const entered = await request('POST', '/login', { code }, AbortSignal.timeout(LOGIN_MS));
-    await endToken().catch(() => {});
+    // The code is all that counts: whoever the tab is stays that, if it is not good.
+    const entered = await request('POST', '/login', { code }, AbortSignal.timeout(LOGIN_MS), null);
+    const before = ownToken();
     keepToken(entered.answer.secret);
+    endToken(before).catch(() => {});
   } catch (problem) {
     // Nobody had the code: it is good still.
     if (!problem.status) history.replaceState(null, '', asked);
@@ -60,14 +62,15 @@ export const hasToken = () => Boolean(ownToken());
 let wasWrong = false;
 export const hadWrongToken = () => wasWrong;
 
-/** Ends the token of this tab, if a login made it: others are not this tab's to end. */
-async function endToken() {
-  if (!ownToken()?.startsWith('hs1_')) return;
-  await remove('/login').catch((problem) => { if (![401, 403].includes(problem.status)) throw problem; });
+/** Ends a token that this tab had, if a login made it: others are not this tab's to end. */
+async function endToken(token) {
+  if (!token?.startsWith('hs1_')) return;
+  const ended = request('DELETE', '/login', undefined, AbortSignal.timeout(LOGIN_MS), token);
+  await ended.catch((problem) => { if (![401, 403].includes(problem.status)) throw problem; });
 }
 
 /** Makes this tab nobody's, and ends its token if a login made it. */
-export const leave = () => endToken().finally(forgetToken);
+export const leave = () => endToken(ownToken()).finally(forgetToken);
 
 export function keepToken(token) {
   sessionStorage.setItem(TOKEN_KEY, token.trim());
@@ -97,9 +100,10 @@ export const now = () => Date.now() + ahead;
 let onContact = () => {};
 export const hearContact = (hear) => { onContact = hear; };
 
-async function request(method, path, body, signal) {
+async function request(method, path, body, signal, token = ownToken()) {
+  // Without one the server would take it for its certificate.
+  if (token === '') throw new Problem({ detail: 'This tab is nobody.', type: 'unauthorized' }, 401);
   const headers = {};
-  const token = ownToken();
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   const text = body === undefined ? undefined : JSON.stringify(body);

@@ -139,6 +139,8 @@ function Login() {
   const submit = (event) => {
     event.preventDefault();
     api.keepToken(token);
+    // A code that nobody could be asked about is not tried any more.
+    if (location.hash.startsWith('#enter=')) history.replaceState(null, '', location.pathname);
     location.reload();
   };
   return html`<main id="main" class="login" tabindex="-1">

@@ -76,8 +76,8 @@ pub struct Share {
     pub encoding: Encoding,
     /// Blocks of equal content that are stored once.
     pub dedup: Dedup,
-    /// Bytes of blocks that lie in its base, where the architecture has one: of UCDP's form I the
-    /// base image. All else of `live_bytes` and `history_bytes` is in the log, its overwrite pool.
+    /// Bytes of blocks, of the present or of the past, that lie in its base, where the architecture
+    /// has one: the base image of UCDP's form I, whose overwrite pool is the log.
     #[serde(default)]
     pub base_bytes: u64,
     /// How many versions there are.

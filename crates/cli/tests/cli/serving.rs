@@ -3,7 +3,6 @@
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::process::Stdio;
-use std::time::Duration;
 
 use crate::fixture::{Fixture, hindsight, run};
 
@@ -55,37 +54,35 @@ fn over_tcp_a_command_needs_the_token_and_takes_it_as_it_comes() {
     assert_eq!(missing.0, Some(1), "{}", missing.1);
 }
 
-/// When a thread for work that waits has ended for want of it.
-const IDLE_THREAD_GOES: Duration = Duration::from_secs(11);
+fn limit(fixture: &Fixture, bytes: Option<u64>) {
+    let pid = rustix::process::Pid::from_raw(fixture.pid().try_into().expect("a pid"));
+    let limit = rustix::process::Rlimit { current: bytes, maximum: None };
+    rustix::process::prlimit(pid, rustix::process::Resource::As, limit).expect("limited");
+}
 
 #[test]
 fn a_panic_of_any_thread_ends_readiness_at_once_and_the_process_soon() {
-    let fixture = Fixture::new();
-    let pid = fixture.pid();
-    let limit = |current: Option<u64>| {
-        let of = rustix::process::Pid::from_raw(pid.try_into().expect("a pid"));
-        let limit = rustix::process::Rlimit { current, maximum: None };
-        rustix::process::prlimit(of, rustix::process::Resource::As, limit).expect("limited");
-    };
-    // No address space for one more stack, of 2 MiB: the thread that a request needs cannot begin,
-    // and its caller panics. The background has all room but that for what it needs meanwhile:
-    // without memory the process would be gone before anybody asks it.
-    let limit_to_now = || {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    // No address space for one more stack, of 2 MiB: the thread that the first request needs cannot
+    // begin, and its caller panics. The background has all room but that for what it needs
+    // meanwhile: without memory the process would be gone before anybody asks it.
+    let limited = || {
+        let fixture = Fixture::new();
+        let status = fs::read_to_string(format!("/proc/{}/status", fixture.pid()));
+        let status = status.expect("it runs");
         let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).expect("a size");
         let size_kib: u64 = size.trim().trim_end_matches(" kB").parse().expect("a number");
-        limit(Some((size_kib + 2047) << 10));
+        limit(&fixture, Some((size_kib + 2047) << 10));
+        fixture
     };
-    limit_to_now();
-    // Seldom a thread of what the server did a moment ago is left, or its stack was counted.
-    let mut waits = 0;
+    let mut fixture = limited();
+    // Seldom a thread of the start is there still, or its stack.
+    let mut starts = 1;
     while !fixture.http("/healthz").is_empty() {
-        waits += 1;
-        assert!(waits < 3, "nobody is left to answer");
-        std::thread::sleep(IDLE_THREAD_GOES);
-        limit_to_now();
+        starts += 1;
+        assert!(starts < 4, "nobody is left to answer");
+        fixture = limited();
     }
-    limit(None);
+    limit(&fixture, None);
     for path in ["/readyz", "/healthz"] {
         let answer = fixture.http(path);
         assert!(answer.starts_with("HTTP/1.1 503"), "{path}: {answer}");

@@ -37,13 +37,18 @@ const DEGRADED_MEMBERS: &str =
 pub(super) async fn healthz(State(context): State<Context>) -> Answer<&'static str> {
     let state = context.engine(|context| Ok(context.pool.status().state)).await?;
     // One that is degraded serves.
-    let detail = match (has_panicked(), state) {
-        (true, _) => "a thread of the server panicked".to_owned(),
-        (false, "refusing-writes") => format!("the pool is {state}"),
+    let (detail, hint) = match (has_panicked(), state) {
+        (true, _) => {
+            let hint = "the server's log has the panic; the server ends: start it again";
+            ("a thread of the server panicked".to_owned(), hint)
+        }
+        (false, "refusing-writes") => {
+            let hint = "see the server's log for the device that failed, then restart the server";
+            (format!("the pool is {state}"), hint)
+        }
         (false, _) => return Ok("ok\n"),
     };
-    Err(Refusal::new(ProblemKind::RefusingWrites, detail)
-        .with_hint("see the server's log for the device that failed, then restart the server"))
+    Err(Refusal::new(ProblemKind::RefusingWrites, detail).with_hint(hint))
 }
 
 /// Whether clients may come: the pool takes writes, the server is neither starting nor stopping.

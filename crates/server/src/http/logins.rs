@@ -77,8 +77,9 @@ pub(super) async fn login(
         };
         tokens::make(context, wanted)
     };
-    let token = for_caller(&maker, true, context.engine(create)).await?;
+    // First, since there may be as many tokens as can be.
     context.engine(forget_expired).await?;
+    let token = for_caller(&maker, true, context.engine(create)).await?;
     // For the log.
     Ok((Extension(maker), Json(token)))
 }

@@ -3,10 +3,13 @@
 
 use std::sync::Arc;
 
-use env::Clock as _;
+use block::{BlockDevice, MediaDevice};
+use env::Clock;
 use hindsight_volume::{
-    Architecture, CacheChange, ErrorKind, Granularity, GroupMoment, Volume, VolumeChange,
+    Architecture, CacheChange, ErrorKind, Granularity, GroupMoment, Machine, Pool, PoolFormat,
+    PoolOptions, Volume, VolumeChange, VolumeSpec,
 };
+use sim::{SimClock, SimEntropy, SimMedia};
 use units::{Moment, Seq, Span, WallTime};
 
 use crate::base::{past, put};
@@ -219,6 +222,57 @@ fn so_long_ago_of_a_group_is_counted_from_now_also_while_the_clock_is_behind_a_v
     assert_eq!(ago(1), both(second));
     assert_eq!(ago(29), both(second), "written 30 s ago");
     assert_eq!(ago(33)[1].1, first, "and not 33 s ago");
+}
+
+/// A clock that goes on by a millisecond whenever somebody asks it.
+struct Ticking(SimClock);
+
+impl Clock for Ticking {
+    fn wall(&self) -> WallTime {
+        self.0.advance(1_000_000);
+        self.0.wall()
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        self.0.monotonic_ns()
+    }
+}
+
+#[test]
+fn so_long_ago_of_a_group_is_one_instant() {
+    let media = Arc::new(SimMedia::new(256 * MIB, 5));
+    let device: Arc<dyn BlockDevice> = Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(&media)));
+    let clock = Arc::new(Ticking(SimClock::new(WallTime::from_nanos(1 << 60))));
+    let entropy = Arc::new(SimEntropy::new(media.changes()));
+    let machine = Machine { clock: Arc::<Ticking>::clone(&clock), entropy };
+    Pool::create(&device, &machine, &PoolFormat { zone_bytes: MIB }).expect("made");
+    let pool = Pool::open(device, machine, PoolOptions::default()).expect("opened");
+    let make = |name: &str| {
+        let spec = VolumeSpec { window_ns: DAY_NS, ..VolumeSpec::new(name, MIB) };
+        pool.create_volume(&spec).expect("made")
+    };
+    let volumes = ["a", "b", "c", "d"].map(make);
+    pool.create_group("g", &volumes.each_ref().map(|v| v.name().to_owned())).expect("grouped");
+    for byte in 1..=50 {
+        for volume in &volumes {
+            put(volume, 0, byte, 1);
+        }
+    }
+    let written_ns = clock.0.wall().as_nanos();
+    let mut earliest = u64::MAX;
+    for before_ms in 0..400 {
+        // Time goes on by the asking.
+        let passed_ns = clock.0.wall().as_nanos() - written_ns;
+        let ago = Moment::Ago(Span(passed_ns + before_ms * 1_000_000));
+        // Before the last of them was made there is nothing to open.
+        let Ok(resolved) = pool.resolve_group("g", &GroupMoment::Of(ago)) else { break };
+        let seqs: Vec<u64> = resolved.iter().map(|(_, resolved)| resolved.seq.0).collect();
+        // They were written one after the other.
+        let is_instant = seqs.is_sorted_by(|one, next| one >= next) && seqs[0] <= seqs[3] + 1;
+        assert!(is_instant, "{before_ms} ms before: {seqs:?}");
+        earliest = earliest.min(seqs[0]);
+    }
+    assert!(earliest < 10, "all of the past was asked for, from {earliest} on");
 }
 
 /// What was written in the year 2200 keeps its times; a clone has the clock's again.
