@@ -41,7 +41,7 @@ pub(super) struct Beat<'a> {
     /// Verifiers that there may be.
     pub verifier: Verifier,
     /// Whether it may change.
-    pub kills: bool,
+    pub may_change: bool,
 }
 
 pub(super) struct Client {
@@ -160,7 +160,7 @@ impl Client {
     }
 
     fn check_verifier(&self, verifier: Verifier, beat: &Beat<'_>) -> Result<()> {
-        let is_known = beat.kills || verifier == beat.verifier;
+        let is_known = beat.may_change || verifier == beat.verifier;
         ensure!(is_known, "the verifier is another, and nobody killed the server");
         Ok(())
     }

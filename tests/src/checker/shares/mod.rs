@@ -251,7 +251,7 @@ impl Subject {
     fn do_as_root(&mut self, op: Op) -> Result<()> {
         let zero = (Default::default(), Default::default());
         let beat =
-            client::Beat { clock: &zero.0, answered: &zero.1, verifier: [0; 8], kills: true };
+            client::Beat { clock: &zero.0, answered: &zero.1, verifier: [0; 8], may_change: true };
         let Subject { boss, tree, known, .. } = self;
         boss.step(tree, known, (vec![op], Manner::Plain), &beat, &mut Vec::new())
     }

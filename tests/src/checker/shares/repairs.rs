@@ -182,8 +182,10 @@ impl Shares {
     pub(super) fn changed(&mut self, at: usize) -> Result<()> {
         self.counts.repairs += 1;
         self.record(at)?;
-        self.subjects[at].begin_anew();
-        Ok(())
+        let subject = &mut self.subjects[at];
+        subject.begin_anew();
+        // The moment before was retained as by a revert, where not all is.
+        if subject.keeps_all { Ok(()) } else { subject.renew_verifier(false) }
     }
 }
 

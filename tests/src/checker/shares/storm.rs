@@ -35,8 +35,10 @@ impl Shares {
         let groups = self.random.between(3, 14);
         let until = self.random.between(1, groups * 3);
         let (clock, answered) = (AtomicU64::new(0), AtomicU64::new(0));
-        let Subject { clients, known, verifier, name, .. } = &mut self.subjects[at];
-        let beat = Beat { clock: &clock, answered: &answered, verifier: *verifier, kills };
+        let Subject { clients, known, verifier, name, keeps_all, .. } = &mut self.subjects[at];
+        // A command has the moment before it retained, as a revert does, where not all is.
+        let may_change = kills || (command.is_some() && !*keeps_all);
+        let beat = Beat { clock: &clock, answered: &answered, verifier: *verifier, may_change };
         let (server, address) = (&mut self.server, &self.address);
         let (http, mut restarted, mut asked) = (server.http(), Ok(()), Ok(Value::Null));
         let is_idle = |number| command.is_some() && number == idle;
@@ -140,7 +142,8 @@ impl Shares {
         let count = self.random.between(3, 15);
         let Subject { clients, known, verifier, tree, name, common, .. } = &mut self.subjects[at];
         let zero = (AtomicU64::new(0), AtomicU64::new(0));
-        let beat = Beat { clock: &zero.0, answered: &zero.1, verifier: *verifier, kills: false };
+        let beat =
+            Beat { clock: &zero.0, answered: &zero.1, verifier: *verifier, may_change: false };
         let mut text = format!("{name}: in common");
         for _ in 0..count {
             let number = self.random.index(clients.len());
