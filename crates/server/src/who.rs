@@ -167,7 +167,7 @@ impl Caller {
         }
     }
 
-    /// Somebody who uses a code that this one made.
+    /// The caller who uses a code that this one made.
     pub(crate) fn by_code(self, from: Arc<str>) -> Caller {
         Caller { who: format!("code:{}", self.who).into(), from: Some(from), ..self }
     }

@@ -52,8 +52,8 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    /// Where it is: its address, or who it is over a unix socket.
-    pub(super) fn from(&self) -> Arc<str> {
+    /// Where it is, for audit records: its address, or its user over a unix socket.
+    pub(super) fn told(&self) -> Arc<str> {
         match self {
             Peer::Tcp(_, text, _) => Arc::clone(text),
             Peer::Unix(caller) => Arc::clone(&caller.who),
@@ -61,7 +61,7 @@ impl Peer {
     }
 
     /// Its address, over TCP.
-    pub(super) fn text(&self) -> Option<&Arc<str>> {
+    pub(super) fn address(&self) -> Option<&Arc<str>> {
         match self {
             Peer::Tcp(_, text, _) => Some(text),
             Peer::Unix(_) => None,
@@ -123,7 +123,7 @@ pub(crate) async fn check(
         return Refusal::new(ProblemKind::Internal, text).into_response();
     };
     if request.method() == Method::POST && request.uri().path() == LOGIN_PATH {
-        // It comes from somebody who is nobody yet; a wrong code counts as a wrong token does.
+        // The caller is nobody yet; a wrong code counts as a wrong token does.
         let response = next.run(request).await;
         let is_wrong = response.status() == StatusCode::UNAUTHORIZED;
         return if is_wrong { guard.refuse(&peer, Failed::Code).await } else { response };
@@ -166,7 +166,7 @@ enum Failed {
     Wrong(&'static str),
     /// One that was good.
     Expired(String),
-    /// A code that is none, was used, or is too old.
+    /// A code that nobody made, was used, or is too old.
     Code,
 }
 
@@ -178,7 +178,7 @@ impl Guard {
         headers: &HeaderMap,
         in_query: Option<&str>,
     ) -> Result<Caller, Failed> {
-        let from = peer.text();
+        let from = peer.address();
         let in_header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let in_header =
             in_header.and_then(|value| value.split_once(' ')).and_then(|(scheme, shown)| {
@@ -264,7 +264,7 @@ impl Guard {
             // The authority knows it, so it is no guess.
             Failed::Unnamed(why) => {
                 tracing::info!(
-                    from = peer.text().map(|text| &**text),
+                    from = peer.address().map(|text| &**text),
                     why,
                     "a certificate was not let in"
                 );
@@ -280,7 +280,7 @@ impl Guard {
         };
         let judged = self.guesses.note(address, Instant::now());
         if let Some(count) = judged.line {
-            self.tell(count, &why, peer.text().cloned());
+            self.tell(count, &why, peer.address().cloned());
         }
         let Some(wait) = judged.wait else { return unauthorized(&why).into_response() };
         let text = "too many wrong tokens were shown within a minute";

@@ -64,7 +64,7 @@ pub(super) async fn login(
 ) -> Answer<(Extension<Caller>, Json<AccessToken>)> {
     let code = context.codes.take(&body.code, Instant::now());
     let code = code.ok_or_else(|| Refusal::new(ProblemKind::Unauthorized, WRONG_CODE))?;
-    let maker = code.maker.by_code(peer.from());
+    let maker = code.maker.by_code(peer.told());
     let create = move |context: &Context| {
         let now = RealClock::new().wall().to_string();
         let digits: String = now.chars().filter(char::is_ascii_digit).collect();
@@ -77,20 +77,20 @@ pub(super) async fn login(
         };
         tokens::make(context, wanted)
     };
-    // First, since there may be as many tokens as can be.
+    // First: it makes room where there are as many tokens as there may be.
     context.engine(forget_expired).await?;
     let token = for_caller(&maker, true, context.engine(create)).await?;
     // For the log.
     Ok((Extension(maker), Json(token)))
 }
 
-/// Takes away the tokens of earlier logins that let nobody in any more, for nobody.
+/// Deletes the tokens of earlier logins that have expired. The audit log names nobody for it.
 fn forget_expired(context: &Context) -> Answer<()> {
     let now = RealClock::new().wall();
     let tokens = context.pool.tokens();
     for old in tokens.iter().filter(|token| is_of_login(&token.spec.name) && token.is_expired(now))
     {
-        // Another login may be as far.
+        // Another login may have deleted it meanwhile.
         if let Err(error) = context.pool.revoke_token(&old.spec.name) {
             tracing::debug!(%error, "a token of a login that has expired is not gone");
         }
@@ -98,7 +98,7 @@ fn forget_expired(context: &Context) -> Answer<()> {
     Ok(())
 }
 
-/// Whether a login made the token of this name: its time is the name.
+/// Whether a login made the token of this name, which has the time of the login.
 fn is_of_login(name: &str) -> bool {
     let digits = name.strip_prefix(NAME).unwrap_or_default();
     digits.len() == "20261129120000000000000".len() && digits.bytes().all(|b| b.is_ascii_digit())

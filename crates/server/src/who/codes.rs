@@ -14,7 +14,7 @@ use super::{Caller, bearer};
 
 /// How long a code is good.
 pub(crate) const GOOD_FOR: Span = Span(60_000_000_000);
-/// Codes that wait at most: more are nobody's who looks at a page.
+/// Codes that may wait. People who open pages do not come near it.
 const COUNT_MAX: usize = 1000;
 
 /// The codes that were not used yet, by the SHA-256 of their texts.
@@ -44,8 +44,8 @@ impl Codes {
         Some(text)
     }
 
-    /// Takes a code, which nobody can use again; none if it is none, is too old, or its maker's own
-    /// token was revoked since.
+    /// Takes a code, which nobody can use again. None if nobody made it, if it was used or is too
+    /// old, and if its maker's own token was revoked since.
     pub(crate) fn take(&self, text: &str, now: Instant) -> Option<Code> {
         let hash = bearer::hash(text);
         let code = self.0.lock().remove(&hash)?;

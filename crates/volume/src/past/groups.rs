@@ -118,8 +118,8 @@ impl Groups {
             Moment::Ago(span) => {
                 let now = self.core.machine.clock.wall().as_nanos();
                 let then = WallTime::from_nanos(now.saturating_sub(span.0));
-                // One instant for all, but for a volume whose times are ahead of the clock: there
-                // it is a moment of its own, which these few calls are too quick to tell apart.
+                // One instant for all. A volume whose times are ahead of the clock counts by its
+                // own times, asked for some microseconds apart.
                 let time = |volume: &Arc<Volume>| match volume.time_ahead_ns() {
                     0 => then,
                     _ => volume.time_ago(*span),
