@@ -123,6 +123,9 @@ pub(crate) async fn check(
         return Refusal::new(ProblemKind::Internal, text).into_response();
     };
     if request.method() == Method::POST && request.uri().path() == LOGIN_PATH {
+        if let Err(refusal) = queries::check(&Method::POST, LOGIN_PATH, request.uri().query()) {
+            return refusal.into_response();
+        }
         // The caller is nobody yet; a wrong code counts as a wrong token does.
         let response = next.run(request).await;
         let is_wrong = response.status() == StatusCode::UNAUTHORIZED;

@@ -148,6 +148,7 @@ fn wrong_codes_count_as_wrong_tokens_do_and_a_right_one_is_let_in() {
     for body in ["", "{}", r#"{"code": 5}"#, r#"{"code": "x", "token": "y"}"#] {
         assert_eq!(fixture.send("POST", "/login", body).0, 400, "{body}");
     }
+    assert_eq!(fixture.send("POST", "/login?x=1", r#"{"code": "x"}"#).0, 400);
     let other_site = fixture.bare(
         "POST /api/v1/login HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
          Origin: http://evil.example\r\nContent-Type: application/json\r\n\
