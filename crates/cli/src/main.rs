@@ -103,7 +103,7 @@ enum Command {
     /// TLS: make an authority, and certificates of the server and its clients; no server is asked.
     #[command(subcommand)]
     Tls(tls::Verb),
-    /// Print an address of the web page for a browser that may less than DIR/token, for a time.
+    /// Print an address of the web page that lets a browser in once, to less than DIR/token may.
     Page(page::Args),
     /// Show what was written when, with versions, marks and reverts.
     History(history::Args),
