@@ -5,7 +5,7 @@
 //!   chap       who proves what, and how
 //!   refusals   how many come to nothing, and why
 //!   sessions   who is logged in; a login over a session that is still there awaits its end
-//!   targets    names, what they open, and the memory of opened names
+//!   targets    names, and what they open; `opened_names` remembers what those of moments mean
 //! session    the loop of one connection: receive, execute, send
 //!   execute    one turn: every whole PDU in the receive buffer; groups writes
 //!     check      unit, attention, reservation, range: the sense that the standards name
@@ -52,6 +52,7 @@ mod check;
 mod disks;
 mod execute;
 mod login;
+mod opened_names;
 mod refusals;
 mod reservations;
 mod sender;

@@ -314,6 +314,10 @@ fn iscsi_context(config: &Config, pool: &Arc<Pool>, nbd: &NbdContext) -> Arc<Isc
     let serving = Serving { limits, counters: Arc::default(), ..nbd.serving.clone() };
     let pool_id = u64::from_str_radix(&pool.status().id, 16).expect("a pool's number is hex");
     let targets = Targets::new(pool_id, config.iscsi_base.clone());
+    match pool.opened_names() {
+        Ok(names) => targets.opened.load(names),
+        Err(error) => tracing::warn!(%error, "names of moments mean what they mean now"),
+    }
     let mut context = IscsiContext::new(serving, targets, config.insecure);
     context.tokens = ChapTokens::of(pool);
     Arc::new(context)

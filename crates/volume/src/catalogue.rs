@@ -38,10 +38,10 @@ use guard::guarded;
 pub use guard::panic_becomes_error;
 pub use records::{
     AlarmRecord, CompactionRecord, ConversionRecord, EventRecord, GraceRecord, GroupRecord,
-    GroupVersionRecord, MarkRecord, ProofRecord, RunRecord, Sample, ScheduleRecord,
-    ScheduledRecord, ScrubPhase, ScrubRecord, ScrubScheduleRecord, SegmentRecord, SourceRecord,
-    TargetRecord, TimelineRecord, TokenRecord, TrashRecord, UnitRecord, VersionRecord,
-    VolumeRecord, WatchRecord,
+    GroupVersionRecord, MarkRecord, OpenedNameRecord, ProofRecord, RunRecord, Sample,
+    ScheduleRecord, ScheduledRecord, ScrubPhase, ScrubRecord, ScrubScheduleRecord, SegmentRecord,
+    SourceRecord, TargetRecord, TimelineRecord, TokenRecord, TrashRecord, UnitRecord,
+    VersionRecord, VolumeRecord, WatchRecord,
 };
 use tables::{Form, Table};
 
@@ -290,7 +290,7 @@ impl Catalogue {
         transaction: &ReadTransaction,
         table: &Table<K, R, F>,
     ) -> Result<Option<ReadOnlyTable<K, F::Stored>>> {
-        let is_optional = table.name == tables::TOKENS.name;
+        let is_optional = tables::OPTIONAL.contains(&table.name);
         let may_miss =
             is_optional || !self.has_all_tables && !tables::OF_ALL_POOLS.contains(&table.name);
         match transaction.open_table(table.definition()) {

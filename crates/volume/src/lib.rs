@@ -33,6 +33,7 @@ pub use past::groups::GroupMoment;
 pub use past::written_over::WrittenOver;
 pub use pool::handle::Pool;
 pub use pool::layout::read_superblock;
+pub use pool::opened_names::OpenedName;
 pub use pool::targets::{TargetChange, TargetInfo, UnitInfo, UnitSpec, UnitsSpec};
 pub use pool::token_book::{Token, TokenSpec};
 pub use pool::tokens::{TOKEN_PATTERNS_MAX, TOKENS_MAX};
@@ -60,10 +61,11 @@ pub use types::{
     CompactionState, Consistency, ConversionInfo, Credential, DedupInfo, DeletedVolume, Deletion,
     Dependants, DiffPage, Encoding, EncodingChange, EncodingInfo, EncodingSetting, Event, Extent,
     GraceInfo, Grant, Granularity, Growth, Heat, HistoryPage, Holder, ImportInfo, ImportSpec,
-    KeptFor, Mark, Metadata, PastAccess, PoolSpace, PoolStatus, Proof, Range, Resolved,
-    RevertReport, SHARE_BYTES, Sacrifice, ScrubInfo, ScrubState, Secret, SettlePhase, Settling,
-    ShareChange, ShareSetting, Squash, Stamp, TimelineColumns, Verdict, Version, VersionPage,
-    VolumeChange, VolumeCounters, VolumeInfo, VolumeSpace, VolumeSpec, WatchInfo, WriteOp,
+    InitiatorPort, KeptFor, Mark, Metadata, PastAccess, PoolSpace, PoolStatus, Proof, Range,
+    Registration, Reservation, ReservationKind, Reservations, Resolved, RevertReport, SHARE_BYTES,
+    Sacrifice, ScrubInfo, ScrubState, Secret, SettlePhase, Settling, ShareChange, ShareSetting,
+    Squash, Stamp, TimelineColumns, Verdict, Version, VersionPage, VolumeChange, VolumeCounters,
+    VolumeInfo, VolumeSpace, VolumeSpec, WatchInfo, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

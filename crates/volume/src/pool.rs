@@ -13,6 +13,7 @@ pub mod handle;
 mod host;
 pub mod layout;
 pub mod members;
+pub mod opened_names;
 pub mod rebuild;
 pub mod recovery;
 pub mod registry;

@@ -19,6 +19,7 @@ macro_rules! names {
 }
 
 mod access;
+mod reservations;
 mod settings;
 mod share;
 mod space;
@@ -31,6 +32,7 @@ use serde::{Deserialize, Serialize};
 use units::{MapExtent, Sensitivity, Seq, WallTime};
 
 pub use access::{Access, AccessChange, Credential, Secret};
+pub use reservations::{InitiatorPort, Registration, Reservation, ReservationKind, Reservations};
 pub use settings::{
     Architecture, CacheChange, CacheSetting, Encoding, EncodingChange, EncodingSetting,
     Granularity, VolumeChange, VolumeSpec,

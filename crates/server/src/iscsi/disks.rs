@@ -62,7 +62,7 @@ impl Disk {
             let _ = rung.send(Bell::Abort(number, time));
         }));
         Disk {
-            nexus: context.units.join(opened.0, port, ring),
+            nexus: context.units.join(opened.0, export.reservations(), port, ring),
             size_bytes: export.size_bytes(),
             meter: export.present_of().and_then(|id| context.meters.of(id, export.name())),
             seen: Vec::new(),

@@ -94,6 +94,7 @@ impl Received {
             is_aborted: false,
             is_verified: false,
             rest: Vec::new(),
+            preempted: Vec::new(),
             incoming: None,
             r2ts: 0,
         }
@@ -512,6 +513,12 @@ impl Core {
                 && !std::mem::replace(&mut task.is_verified, true)
             {
                 return self.verify_medium(tag, &range);
+            }
+            let preempted = std::mem::take(&mut task.preempted);
+            if let Some(disk) = unit.filter(|_| !preempted.is_empty()) {
+                // Nothing of theirs lands after the answer.
+                let others = disk.nexus.abort_others(|port| preempted.contains(port));
+                return self.awaited.push((tag, others));
             }
         }
         let Some(task) = self.tasks.remove(tag) else { return };

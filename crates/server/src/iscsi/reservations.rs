@@ -1,12 +1,12 @@
 //! Persistent reservations of one unit: who is registered, who holds what, and who may do what.
 //!
 //! Knows no sessions: a port is an initiator's name and its part of the session's identity, and it
-//! stays registered when its session ends.
-//!
-//! *Absent yet*: keeping them over a restart of the server, so that is refused (APTPL).
+//! stays registered when its session ends. Those of a present are kept over a restart of the server
+//! while the last that registered asked for that (APTPL).
 
 use std::collections::BTreeMap;
 
+use volume::{InitiatorPort, Registration as KeptRegistration, Reservation, ReservationKind};
 use wire::iscsi::Isid;
 use wire::scsi::command::Command;
 use wire::scsi::reservations::{
@@ -27,6 +27,34 @@ pub(super) struct Port {
     pub(super) isid: Isid,
 }
 
+impl Port {
+    fn of(kept: InitiatorPort) -> Port {
+        Port { initiator: kept.initiator, isid: Isid(kept.isid) }
+    }
+
+    fn kept(&self) -> InitiatorPort {
+        InitiatorPort { initiator: self.initiator.clone(), isid: self.isid.0 }
+    }
+}
+
+/// The types of reservations, as they are told on the wire and as they are kept.
+const TYPES: [(ReservationType, ReservationKind); 6] = [
+    (ReservationType::WriteExclusive, ReservationKind::WriteExclusive),
+    (ReservationType::ExclusiveAccess, ReservationKind::ExclusiveAccess),
+    (ReservationType::WriteExclusiveRegistrants, ReservationKind::WriteExclusiveRegistrants),
+    (ReservationType::ExclusiveAccessRegistrants, ReservationKind::ExclusiveAccessRegistrants),
+    (ReservationType::WriteExclusiveAll, ReservationKind::WriteExclusiveAll),
+    (ReservationType::ExclusiveAccessAll, ReservationKind::ExclusiveAccessAll),
+];
+
+fn kind_of(kind: ReservationType) -> ReservationKind {
+    TYPES.iter().find(|(wire, _)| *wire == kind).expect("all are there").1
+}
+
+fn type_of(kind: ReservationKind) -> ReservationType {
+    TYPES.iter().find(|(_, kept)| *kept == kind).expect("all are there").0
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Registrant {
     key: u64,
@@ -34,8 +62,12 @@ struct Registrant {
 }
 
 /// The reservations of a unit.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Reservations {
+    /// Whether they can be kept over a restart.
+    can_persist: bool,
+    /// Whether they are.
+    persists: bool,
     generation: u32,
     registrants: BTreeMap<Port, Registrant>,
     /// A port that holds the unit; of a type that all hold it is the one that asked for it.
@@ -48,6 +80,39 @@ pub(super) type Told = Vec<(Port, Code)>;
 const CONFLICT: Ended = Ended::Status(Status::RESERVATION_CONFLICT);
 
 impl Reservations {
+    /// As they were kept; of a unit for which none can be, none.
+    pub(super) fn of(kept: Option<volume::Reservations>) -> Reservations {
+        let can_persist = kept.is_some();
+        let kept = kept.unwrap_or_default();
+        let persists = !kept.is_empty();
+        let registrant = |it: KeptRegistration| {
+            (Port::of(it.port), Registrant { key: it.key, all_ports: it.all_ports })
+        };
+        let registrants = kept.registrations.into_iter().map(registrant).collect();
+        let held = kept.held.map(|held| (Port::of(held.port), type_of(held.kind)));
+        Reservations { can_persist, persists, generation: 0, registrants, held }
+    }
+
+    /// All of it that is to be kept.
+    pub(super) fn kept(&self) -> volume::Reservations {
+        if !self.persists || self.is_empty() {
+            return volume::Reservations::default();
+        }
+        let registration = |(port, it): (&Port, &Registrant)| KeptRegistration {
+            port: port.kept(),
+            key: it.key,
+            all_ports: it.all_ports,
+        };
+        let held = |(port, kind): &(Port, ReservationType)| Reservation {
+            port: port.kept(),
+            kind: kind_of(*kind),
+        };
+        volume::Reservations {
+            registrations: self.registrants.iter().map(registration).collect(),
+            held: self.held.as_ref().map(held),
+        }
+    }
+
     /// Whether nothing of it is worth keeping.
     pub(super) fn is_empty(&self) -> bool {
         self.registrants.is_empty()
@@ -96,7 +161,7 @@ impl Reservations {
                 put_reservation(self.generation, held, out);
             }
             InAction::Capabilities => {
-                put_capabilities(out);
+                put_capabilities(self.can_persist, self.persists, out);
             }
             InAction::FullStatus => {
                 let kind = self.held.as_ref().map(|(_, kind)| *kind);
@@ -142,7 +207,7 @@ impl Reservations {
     }
 
     fn register(&mut self, port: &Port, list: &OutList) -> Result<Told, Ended> {
-        if list.persists {
+        if list.persists && !self.can_persist {
             return Err(Sense::parameter(20, Some(0)).into());
         }
         let mut told = Told::new();
@@ -156,6 +221,8 @@ impl Reservations {
             let registrant = Registrant { key: list.action_key, all_ports: list.all_ports };
             self.registrants.insert(port.clone(), registrant);
         }
+        // The last that registers says it for all (SPC-4 5.12.5).
+        self.persists = list.persists;
         self.generation = self.generation.wrapping_add(1);
         Ok(told)
     }

@@ -1,40 +1,31 @@
 //! The names of targets, and what they open.
 //!
-//! A name of a moment keeps its meaning once it was opened: initiators log in again by themselves,
-//! and `-5min` would be another disk each time. So the first login resolves it, and later ones get
-//! the same moment or none. A name is forgotten a day after its last session.
+//! A name of a moment keeps its meaning once it was opened (`opened_names`).
 //!
 //! A made target has several units, each opened as an automatic target's only one. Sessions on it
 //! hear of changes, and open what is new by a task of their own.
-//!
-//! *Absent yet*: the memory of names over a restart of the server; the canonical name of a moment,
-//! `:at:seq:N`, means the same for ever.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use env::{Clock, RankedMutex, RealClock};
+use env::{Clock, RealClock};
 use tokio::sync::watch;
-use units::{Role, Seq};
-use volume::{Access, TargetInfo, Token};
+use units::Role;
+use volume::{Access, OpenedName, TargetInfo, Token};
 use wire::iscsi::{LoginStatus, names, text};
 use wire::scsi::Identity;
 
 use super::IscsiContext;
 use super::chap::Authentication;
 use super::disks::{Bell, Bells};
+use super::opened_names::{Entered, Moment, OpenedNames};
 use super::sessions::{Opened, Party};
 use super::unit::{Number, UnitId};
 use crate::serving::{Attached, Export, Exports, OpenError, attach, off_thread, try_attach};
 use crate::who::Caller;
 use crate::{Attachment, VolumeId};
 
-/// Names that are remembered.
-const NAMES_MAX: usize = 4096;
-/// How long a name is remembered after its last session.
-const NAME_KEPT: Duration = Duration::from_hours(24);
 /// Targets that are looked at together for an answer to SendTargets.
 const LISTED_AT_ONCE: usize = 64;
 
@@ -43,19 +34,9 @@ const LISTED_AT_ONCE: usize = 64;
 pub struct Targets {
     base: String,
     pool_id: u64,
-    opened: RankedMutex<BTreeMap<String, Meaning>>,
+    pub(crate) opened: OpenedNames,
     /// Made targets have changed.
     changed: watch::Sender<()>,
-}
-
-/// The moment that a name came to mean: of which volume, for another may get its name.
-type Moment = (VolumeId, Seq);
-
-#[derive(Debug)]
-struct Meaning {
-    moment: Moment,
-    sessions: usize,
-    last_used: Instant,
 }
 
 /// A target that an initiator has open.
@@ -143,19 +124,13 @@ impl Refusal {
     }
 }
 
-impl Meaning {
-    fn is_kept(&self, now: Instant) -> bool {
-        self.sessions > 0 || now - self.last_used < NAME_KEPT
-    }
-}
-
 impl Targets {
     /// The targets of the pool with this number, which begin with `base`; without one, with a name
     /// that no other pool has.
     #[must_use]
     pub fn new(pool_id: u64, base: Option<String>) -> Targets {
         let own = || format!("iqn.2026-11.local.hindsight.{:08x}", pool_id >> 32);
-        let opened = RankedMutex::default();
+        let opened = OpenedNames::default();
         let changed = watch::Sender::new(());
         Targets { base: base.unwrap_or_else(own), pool_id, opened, changed }
     }
@@ -174,38 +149,6 @@ impl Targets {
     #[must_use]
     pub fn name_of(&self, volume: &str) -> Option<String> {
         names::join(&self.base, volume, None)
-    }
-
-    /// The meaning of a name that was opened before, and not too long ago.
-    fn meaning(&self, name: &str) -> Option<Moment> {
-        let now = Instant::now();
-        let opened = self.opened.lock();
-        opened.get(name).filter(|meaning| meaning.is_kept(now)).map(|meaning| meaning.moment)
-    }
-
-    /// Enters a session that opened a name; false if the name means something else, or too many
-    /// names are in use.
-    fn enter(&self, name: &str, moment: Moment) -> bool {
-        let now = Instant::now();
-        let mut opened = self.opened.lock();
-        if opened.get(name).is_some_and(|meaning| !meaning.is_kept(now)) {
-            opened.remove(name);
-        }
-        if !opened.contains_key(name) && opened.len() >= NAMES_MAX && !forget_oldest(&mut opened) {
-            return false;
-        }
-        let fresh = Meaning { moment, sessions: 0, last_used: now };
-        let meaning = opened.entry(name.to_owned()).or_insert(fresh);
-        let is_same = meaning.moment == moment;
-        meaning.sessions += usize::from(is_same);
-        is_same
-    }
-
-    fn leave(&self, name: &str) {
-        if let Some(meaning) = self.opened.lock().get_mut(name) {
-            meaning.sessions -= 1;
-            meaning.last_used = Instant::now();
-        }
     }
 
     /// The identity of a unit, which a rename, a revert or a resize does not change.
@@ -227,15 +170,23 @@ impl Targets {
     }
 }
 
-/// Forgets the name that was not in use for longest; false if all are in use.
-fn forget_oldest(opened: &mut BTreeMap<String, Meaning>) -> bool {
-    let unused = opened.iter().filter(|(_, meaning)| meaning.sessions == 0);
-    let Some((oldest, _)) = unused.min_by_key(|(_, meaning)| meaning.last_used) else {
-        return false;
-    };
-    let oldest = oldest.clone();
-    tracing::warn!(name = oldest, "forgotten: more names of moments are in use than are kept");
-    opened.remove(&oldest).is_some()
+/// Keeps what a name means over restarts. A pool that takes no commits is no reason to refuse its
+/// past.
+async fn keep(
+    context: &Arc<IscsiContext>,
+    name: &str,
+    (volume_id, seq): Moment,
+    forgotten: Vec<String>,
+) -> io::Result<()> {
+    let opened = OpenedName { name: name.to_owned(), volume_id, seq };
+    let exports = Arc::clone(&context.exports);
+    match off_thread(move || exports.keep_opened_name(&opened, &forgotten)).await? {
+        Ok(()) => context.targets.opened.set_durable(name),
+        Err(error) => {
+            tracing::warn!(name, %error, "the name means this moment until the server ends only");
+        }
+    }
+    Ok(())
 }
 
 /// A number that other bytes hardly have (FNV-1a).
@@ -426,7 +377,7 @@ pub(super) async fn open(
             Err(error) => Err(error.into()),
         });
     };
-    let meaning = targets.meaning(name);
+    let meaning = targets.opened.meaning(name);
     let disk = match meaning {
         Some((_, seq)) => format!("{}@seq:{}", wanted.volume, seq.0),
         None => format!("{}@{moment}", wanted.volume),
@@ -450,12 +401,16 @@ pub(super) async fn open(
     if said.is_some() {
         return Ok(Ok(target(targets, name, opened, None)));
     }
-    if !targets.enter(name, found) {
+    let entered = targets.opened.enter(name, found);
+    if entered == Entered::Refused {
         // Another login gave it its meaning meanwhile, or there are too many: it is tried again.
         let why = "the name is being opened, or too many names of moments are in use".to_owned();
         return Ok(Err(Refusal { status: LoginStatus::OUT_OF_RESOURCES, why }));
     }
     let used = Some(Used { context: Arc::clone(context), name: name.to_owned() });
+    if let Entered::ToKeep(forgotten) = entered {
+        keep(context, name, found, forgotten).await?;
+    }
     Ok(Ok(target(targets, name, opened, used)))
 }
 
@@ -619,47 +574,21 @@ impl Made {
 
 impl Drop for Used {
     fn drop(&mut self) {
-        self.context.targets.leave(&self.name);
+        self.context.targets.opened.leave(&self.name);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use units::Seq;
 
-    use super::{NAME_KEPT, NAMES_MAX, Targets};
+    use super::Targets;
 
     #[test]
-    fn a_name_that_is_not_in_use_gives_way_to_another() {
-        let targets = Targets::new(1, None);
-        for number in 0..NAMES_MAX as u64 {
-            assert!(targets.enter(&number.to_string(), (1, Seq(number))));
-            if number == 7 || number == 9 {
-                targets.leave(&number.to_string());
-            }
-        }
-        assert!(targets.enter("another", (1, Seq(1))));
-        assert_eq!(targets.meaning("7"), None);
-        assert!(targets.meaning("9").is_some() && targets.meaning("8").is_some());
-        assert!(targets.enter("one more", (1, Seq(1))) && !targets.enter("too many", (1, Seq(1))));
-    }
-
-    #[test]
-    fn a_name_keeps_its_meaning_and_units_differ() {
+    fn names_are_of_the_pool_and_units_differ() {
         let targets = Targets::new(0x1234_5678_9abc_def0, None);
         let name = targets.name_of("Pg_data").expect("a name");
         assert_eq!(name, "iqn.2026-11.local.hindsight.12345678::1pg:0data");
-        assert!(targets.enter("past", (1, Seq(5))));
-        targets.leave("past");
-        assert!(!targets.enter("past", (1, Seq(6))) && !targets.enter("past", (2, Seq(5))));
-        assert_eq!(targets.meaning("past"), Some((1, Seq(5))));
-        // It was not in use for longer than names are kept.
-        let long_ago = Instant::now().checked_sub(NAME_KEPT).expect("a machine that ran so long");
-        targets.opened.lock().get_mut("past").expect("known").last_used = long_ago;
-        assert_eq!(targets.meaning("past"), None);
-        assert!(targets.enter("past", (2, Seq(6))));
         let identities = [(1, None), (2, None), (1, Some(Seq(5))), (1, Some(Seq(6)))]
             .map(|unit| targets.identity(&name, unit));
         for (index, one) in identities.iter().enumerate() {

@@ -12,6 +12,7 @@ use wire::scsi::{Code, Sense, SenseKey};
 use super::IscsiContext;
 use super::asked::Write;
 use super::execute::Received;
+use super::reservations::Port;
 use crate::buffers::{CLASS_BYTES, Chain, Share};
 
 /// A command that is not answered.
@@ -24,6 +25,8 @@ pub(super) struct Task {
     /// Ranges that are written one after the other once the job under way has ended, the last
     /// first.
     pub(super) rest: Vec<Write>,
+    /// Ports whose commands are aborted once the job under way has ended.
+    pub(super) preempted: Vec<Port>,
     /// Data that is still to come.
     pub(super) incoming: Option<Incoming>,
     /// R2Ts sent.

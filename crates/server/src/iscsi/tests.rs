@@ -5,6 +5,7 @@ mod initiator;
 mod limits;
 mod login;
 mod order;
+mod reservations;
 mod thin;
 mod tokens;
 mod units;

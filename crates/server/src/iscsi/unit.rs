@@ -10,15 +10,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use env::RankedMutex;
+use env::{Rank, RankedGuard, RankedMutex};
 use tokio::sync::watch;
 use units::Seq;
 use wire::scsi::mode::ModeState;
 use wire::scsi::reservations::{InAction, OutAction, OutList, ReservationType};
-use wire::scsi::{Code, Command};
+use wire::scsi::{Code, Command, Status};
 
 use super::answer::Ended;
-use super::reservations::{Port, Reservations};
+use super::reservations::{Port, Reservations, Told};
 use crate::VolumeId;
 
 /// Attentions that wait for a session; more become the loss of the nexus, which says them all.
@@ -53,6 +53,8 @@ pub(super) struct Unit {
     is_held: AtomicBool,
     /// Whether somebody is registered.
     has_registrations: AtomicBool,
+    /// Reservations of it were kept, be it none any more: they are taken up once.
+    was_kept: AtomicBool,
     state: RankedMutex<State>,
 }
 
@@ -61,6 +63,23 @@ struct State {
     last_nexus: u64,
     nexuses: BTreeMap<u64, Arc<Pending>>,
     reservations: Reservations,
+    /// A change of them is being kept: another waits for it.
+    is_keeping: bool,
+}
+
+/// Reservations that were changed, and the ports whose registrations were preempted.
+pub(super) struct Changed {
+    pub(super) preempted: Vec<Port>,
+    /// It is to be kept over restarts first, and has not come about yet.
+    pub(super) keeping: Option<Keeping>,
+}
+
+/// A change of reservations that comes about once it is kept. Until it is, or is given up, others
+/// are refused.
+pub(super) struct Keeping {
+    unit: Arc<Unit>,
+    next: Reservations,
+    told: Told,
 }
 
 /// The attentions that a session is still to be told.
@@ -94,20 +113,27 @@ const DESCRIPTORS: u8 = 2;
 const PROTECTED: u8 = 4;
 
 impl Units {
-    /// A session on this unit.
-    pub(super) fn join(&self, id: UnitId, port: Port, ring: Ring) -> Nexus {
+    /// A session on this unit, of which these reservations are kept, if any can be.
+    pub(super) fn join(
+        &self,
+        id: UnitId,
+        kept: Option<volume::Reservations>,
+        port: Port,
+        ring: Ring,
+    ) -> Nexus {
         let mut units = self.0.lock();
         // Without a session nothing but registrations and a mode is worth keeping, of presents: an
         // initiator that logs in again goes by what it set. Volumes are limited, moments are not.
         let is_kept = |(_, moment): &UnitId, unit: &Arc<Unit>| {
             let has_something = || {
                 unit.has_registrations.load(Ordering::Acquire)
+                    || unit.was_kept.load(Ordering::Acquire)
                     || unit.mode.load(Ordering::Acquire) != 0
             };
             Arc::strong_count(unit) > 1 || moment.is_none() && has_something()
         };
         units.retain(|id, unit| is_kept(id, unit));
-        let unit = Arc::clone(units.entry(id).or_default());
+        let unit = Arc::clone(units.entry(id).or_insert_with(|| Arc::new(Unit::of(kept))));
         drop(units);
         let pending = Pending {
             port: port.clone(),
@@ -125,6 +151,53 @@ impl Units {
         state.nexuses.insert(number, Arc::clone(&pending));
         drop(state);
         Nexus { unit, number, port, pending }
+    }
+}
+
+impl Unit {
+    fn of(kept: Option<volume::Reservations>) -> Unit {
+        let was_kept = kept.as_ref().is_some_and(|kept| !kept.is_empty());
+        let reservations = Reservations::of(kept);
+        Unit {
+            is_held: AtomicBool::new(reservations.is_held()),
+            has_registrations: AtomicBool::new(!reservations.is_empty()),
+            was_kept: AtomicBool::new(was_kept),
+            state: RankedMutex::new(Rank::Leaf, State { reservations, ..State::default() }),
+            ..Unit::default()
+        }
+    }
+
+    /// Takes up other reservations, and tells those whom it concerns.
+    fn take_up(&self, mut state: RankedGuard<'_, State>, next: Reservations, told: Told) {
+        self.is_held.store(next.is_held(), Ordering::Release);
+        self.has_registrations.store(!next.is_empty(), Ordering::Release);
+        state.reservations = next;
+        let nexuses: Vec<_> = state.nexuses.values().cloned().collect();
+        drop(state);
+        for (port, code) in told {
+            let those = nexuses.iter().filter(|pending| pending.port == port);
+            those.for_each(|pending| pending.add(code));
+        }
+    }
+}
+
+impl Keeping {
+    /// All that is to be kept.
+    pub(super) fn kept(&self) -> volume::Reservations {
+        self.next.kept()
+    }
+
+    /// It is kept, and comes about.
+    pub(super) fn done(mut self) {
+        let (next, told) = (std::mem::take(&mut self.next), std::mem::take(&mut self.told));
+        self.unit.was_kept.store(true, Ordering::Release);
+        self.unit.take_up(self.unit.state.lock(), next, told);
+    }
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        self.unit.state.lock().is_keeping = false;
     }
 }
 
@@ -244,27 +317,28 @@ impl Nexus {
         self.unit.state.lock().reservations.ask(action, out);
     }
 
-    /// Changes persistent reservations, and tells those whom it concerns; the ports whose
-    /// registrations were preempted.
+    /// Changes persistent reservations, and tells those whom it concerns.
     pub(super) fn change_reservations(
         &self,
         action: OutAction,
         kind: Option<ReservationType>,
         list: &OutList,
-    ) -> Result<Vec<Port>, Ended> {
+    ) -> Result<Changed, Ended> {
         let mut state = self.unit.state.lock();
-        let mut told = state.reservations.change(&self.port, action, kind, list)?;
-        let (is_held, is_empty) = (state.reservations.is_held(), state.reservations.is_empty());
-        self.unit.is_held.store(is_held, Ordering::Release);
-        self.unit.has_registrations.store(!is_empty, Ordering::Release);
-        let nexuses: Vec<_> = state.nexuses.values().cloned().collect();
-        drop(state);
-        for (port, code) in &told {
-            let those = nexuses.iter().filter(|pending| pending.port == *port);
-            those.for_each(|pending| pending.add(*code));
+        if state.is_keeping {
+            return Err(Ended::Status(Status::BUSY));
         }
-        told.retain(|(_, code)| *code == Code::REGISTRATIONS_PREEMPTED);
-        Ok(told.into_iter().map(|(port, _)| port).collect())
+        let mut next = state.reservations.clone();
+        let told = next.change(&self.port, action, kind, list)?;
+        let is_preempted = |(_, code): &&(Port, Code)| *code == Code::REGISTRATIONS_PREEMPTED;
+        let preempted = told.iter().filter(is_preempted).map(|(port, _)| port.clone()).collect();
+        if next.kept() == state.reservations.kept() {
+            self.unit.take_up(state, next, told);
+            return Ok(Changed { preempted, keeping: None });
+        }
+        state.is_keeping = true;
+        let keeping = Keeping { unit: Arc::clone(&self.unit), next, told };
+        Ok(Changed { preempted, keeping: Some(keeping) })
     }
 
     /// Reserves the unit; whether that was possible.
@@ -322,7 +396,7 @@ mod tests {
     fn join(units: &Units, id: UnitId, last: u8) -> Nexus {
         let isid = Isid([0, 0, 0, 0, 0, last]);
         let port = Port { initiator: "iqn.a".to_owned(), isid };
-        units.join(id, port, Ring(Box::new(|_| ())))
+        units.join(id, None, port, Ring(Box::new(|_| ())))
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use units::{Moment, Seq, VolumeMoment};
 use volume::{
-    Access, Error, ErrorKind, Extent, Lack, Pool, Result, RoomWait, TargetInfo, Updated, View,
-    Volume, VolumeChange, WriteOp, Written,
+    Access, Error, ErrorKind, Extent, Lack, OpenedName, Pool, Reservations, Result, RoomWait,
+    TargetInfo, Updated, View, Volume, VolumeChange, WriteOp, Written,
 };
 
 use crate::NoSpace;
@@ -115,6 +115,10 @@ impl Exports for PoolExports {
         self.pool.targets_after(name, limit)
     }
 
+    fn keep_opened_name(&self, opened: &OpenedName, forgotten: &[String]) -> Result<()> {
+        self.pool.keep_opened_name(opened, forgotten)
+    }
+
     fn presents(&self) -> Vec<Arc<dyn Export>> {
         self.disks().into_iter().map(|volume| self.present(volume)).collect()
     }
@@ -187,6 +191,14 @@ impl Export for Present {
 
     fn access(&self) -> Access {
         self.volume.access()
+    }
+
+    fn reservations(&self) -> Option<Reservations> {
+        Some(self.volume.reservations())
+    }
+
+    fn keep_reservations(&self, reservations: &Reservations) -> Result<()> {
+        self.volume.keep_reservations(reservations)
     }
 
     fn last_rewrite(&self) -> Option<Seq> {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use units::Seq;
 use volume::{
-    Access, Error, ErrorKind, Extent, Lack, Result, RoomWait, TargetInfo, Updated, WriteOp, Written,
+    Access, Error, ErrorKind, Extent, Lack, OpenedName, Reservations, Result, RoomWait, TargetInfo,
+    Updated, WriteOp, Written,
 };
 
 use crate::attach::{Part, VolumeId};
@@ -42,6 +43,14 @@ pub trait Exports: Send + Sync + 'static {
     /// At most `limit` of what is an iSCSI target, behind a name: its name, and who may log in.
     fn targets_after(&self, _name: &str, _limit: usize) -> Vec<(String, Access)> {
         Vec::new()
+    }
+
+    /// Keeps what an opened name of a moment means over restarts, and forgets others.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn keep_opened_name(&self, _opened: &OpenedName, _forgotten: &[String]) -> Result<()> {
+        Ok(())
     }
 
     /// The presents of all that can be opened.
@@ -103,6 +112,17 @@ pub trait Export: Send + Sync + 'static {
     /// The access to it over iSCSI.
     fn access(&self) -> Access {
         Access::default()
+    }
+    /// Its persistent reservations over iSCSI, as far as they are kept; none where they cannot be.
+    fn reservations(&self) -> Option<Reservations> {
+        None
+    }
+    /// Keeps them over restarts.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn keep_reservations(&self, _reservations: &Reservations) -> Result<()> {
+        Err(Error::new(ErrorKind::Invalid, "no reservation is kept here"))
     }
     /// The last time when it became another than its clients know, by a revert or a shrink; the
     /// past never does.

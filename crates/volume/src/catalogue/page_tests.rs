@@ -12,10 +12,10 @@ use units::{Role, Sensitivity, WallTime};
 
 use super::{
     ALL_TABLES, AlarmRecord, Catalogue, CatalogueMedia, CompactionRecord, ConversionRecord,
-    EventRecord, GraceRecord, GroupRecord, GroupVersionRecord, MarkRecord, ProofRecord, RunRecord,
-    Sample, ScheduleRecord, ScheduledRecord, ScrubPhase, ScrubRecord, ScrubScheduleRecord,
-    SegmentRecord, SourceRecord, TargetRecord, TimelineRecord, TokenRecord, TrashRecord,
-    UnitRecord, VersionRecord, VolumeRecord, WatchRecord, tables,
+    EventRecord, GraceRecord, GroupRecord, GroupVersionRecord, MarkRecord, OpenedNameRecord,
+    ProofRecord, RunRecord, Sample, ScheduleRecord, ScheduledRecord, ScrubPhase, ScrubRecord,
+    ScrubScheduleRecord, SegmentRecord, SourceRecord, TargetRecord, TimelineRecord, TokenRecord,
+    TrashRecord, UnitRecord, VersionRecord, VolumeRecord, WatchRecord, tables,
 };
 use crate::ErrorKind;
 use crate::pool::run_figures::{Figures, SpanFigures};
@@ -23,7 +23,8 @@ use crate::retention::keep_rules::KeepRules;
 use crate::retention::open_files::OpenFiles;
 use crate::types::{
     Access, AlarmKind, Allowed, Architecture, AuditRecord, CacheSetting, Compaction, Consistency,
-    Credential, Encoding, EncodingSetting, Granularity, Secret, ShareSetting, Verdict,
+    Credential, Encoding, EncodingSetting, Granularity, InitiatorPort, Registration, Reservation,
+    ReservationKind, Reservations, Secret, ShareSetting, Verdict,
 };
 
 /// The cells of the first table under a heading.
@@ -161,6 +162,7 @@ fn volume() -> VolumeRecord {
         proofs: vec![proof()],
         watch: Some(watch()),
         access: access(),
+        reservations: reservations(),
         hook: Some("freeze".to_owned()),
         strict: true,
         share: Some(Arc::new(share())),
@@ -178,6 +180,15 @@ fn access() -> Access {
     let secret = Secret::new("twelve bytes".replace(' ', "-")).expect("it fits");
     let one = Credential { user: "u".to_owned(), secret };
     Access { chap: Some(one.clone()), mutual: Some(one), allow: vec!["iqn.a".to_owned()] }
+}
+
+fn reservations() -> Reservations {
+    let port = InitiatorPort { initiator: "iqn.a".to_owned(), isid: [0; 6] };
+    let kind = ReservationKind::WriteExclusive;
+    Reservations {
+        registrations: vec![Registration { port: port.clone(), key: 1, all_ports: true }],
+        held: Some(Reservation { port, kind }),
+    }
 }
 
 fn group() -> GroupRecord {
@@ -317,6 +328,11 @@ fn the_page_names_every_field_of_every_json_record() {
         ]
         .concat(),
         fields("access", &access()),
+        fields("reservations", &reservations()),
+        fields("registration", &reservations().registrations[0]),
+        fields("reservation", &reservations().held.expect("it is held")),
+        fields("port", &reservations().registrations[0].port),
+        fields("opened name", &OpenedNameRecord { volume: 1, seq: 1 }),
         fields("share", &share()),
         fields("allowed", &share().allowed[0]),
         fields("credential", &access().chap.expect("it has one")),

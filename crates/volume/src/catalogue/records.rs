@@ -11,7 +11,7 @@ use units::{MapExtent, Role, Sensitivity};
 use crate::retention::keep_rules::KeepRules;
 use crate::types::{
     Access, AlarmKind, Architecture, CacheSetting, Compaction, Consistency, EncodingSetting,
-    Granularity, Secret, ShareSetting, Verdict, is_default,
+    Granularity, Reservations, Secret, ShareSetting, Verdict, is_default,
 };
 
 /// A volume, or what is left of a deleted one while a clone still needs its past.
@@ -100,6 +100,9 @@ pub struct VolumeRecord {
     /// The access to it over iSCSI; everybody has it if nothing is said.
     #[serde(default, skip_serializing_if = "Access::is_open")]
     pub access: Access,
+    /// Its persistent reservations, as far as they are to outlive the server.
+    #[serde(default, skip_serializing_if = "Reservations::is_empty")]
+    pub reservations: Reservations,
     /// It was deleted, and can be had back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trash: Option<TrashRecord>,
@@ -341,6 +344,16 @@ pub struct GroupRecord {
     /// The hook around its captures, unless another one is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<String>,
+}
+
+/// The moment that a name came to mean when an iSCSI initiator first opened it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OpenedNameRecord {
+    /// The volume's id; there need not be such a volume any more.
+    pub volume: u64,
+    /// The moment.
+    pub seq: u64,
 }
 
 /// A made iSCSI target.

@@ -1,8 +1,8 @@
 //! The tables of the catalogue: their names, keys and rows. `docs/format/catalogue.md`.
 //!
 //! Every pool has all of them, from when it was made or was first opened by a program that knows
-//! them; the superblock says so (`FEATURE_TABLES`, `FEATURE_TARGETS`). But for [`TOKENS`], which is
-//! made with the first token: a pool without one stays as it is.
+//! them; the superblock says so (`FEATURE_TABLES`, `FEATURE_TARGETS`). But for [`OPTIONAL`] ones, each
+//! of which is made with its first row: a pool without one stays as it is.
 
 use std::io;
 use std::marker::PhantomData;
@@ -12,9 +12,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::records::{
-    CompactionRecord, GroupRecord, GroupVersionRecord, MarkRecord, RunRecord, Sample,
-    ScheduleRecord, ScrubRecord, ScrubScheduleRecord, SegmentRecord, TargetRecord, TimelineRecord,
-    TokenRecord, VersionRecord, VolumeRecord,
+    CompactionRecord, GroupRecord, GroupVersionRecord, MarkRecord, OpenedNameRecord, RunRecord,
+    Sample, ScheduleRecord, ScrubRecord, ScrubScheduleRecord, SegmentRecord, TargetRecord,
+    TimelineRecord, TokenRecord, VersionRecord, VolumeRecord,
 };
 use crate::pool::run_figures::Figures;
 use crate::retention::open_files::OpenFiles;
@@ -132,7 +132,7 @@ macro_rules! tables {
                 let [key, row] = [K::type_name(), F::Stored::type_name()];
                 [table.name, key.name(), row.name()].map(str::to_owned)
             }
-            vec![$(of($id)),*, of(TOKENS)]
+            vec![$(of($id)),*, of(TOKENS), of(OPENED_NAMES)]
         }
     };
 }
@@ -201,6 +201,14 @@ pub const OF_ALL_POOLS: [&str; 10] = [
 /// Tokens, by name. A pool without any need not have this table, and programs that do not know it
 /// pass it over: they let nobody in by a token.
 pub const TOKENS: Table<&str, TokenRecord> = Table { name: "tokens", of: PhantomData };
+
+/// Names of moments that iSCSI initiators have opened, and what they mean. Programs that do not know
+/// this table pass it over: a name means what it means then.
+pub const OPENED_NAMES: Table<&str, OpenedNameRecord> =
+    Table { name: "opened-names", of: PhantomData };
+
+/// Tables that need not be there.
+pub const OPTIONAL: [&str; 2] = [TOKENS.name, OPENED_NAMES.name];
 
 /// When there is another scrub: one row of the table of scrubs, [`SCHEDULE`].
 pub const SCRUB_SCHEDULES: Table<&str, ScrubScheduleRecord> =

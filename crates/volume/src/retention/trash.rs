@@ -19,7 +19,7 @@ use crate::retention::grace::GRACE_NS;
 use crate::retention::groups::Groups;
 use crate::retention::moments::Moments;
 use crate::retention::pins::Pins;
-use crate::types::{Access, DeletedVolume, Deletion};
+use crate::types::{Access, DeletedVolume, Deletion, Reservations};
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
@@ -347,6 +347,7 @@ impl Groups {
             record.proofs = Vec::new();
             record.watch = None;
             record.access = Access::default();
+            record.reservations = Reservations::default();
             record.share = None;
             tx.remove_pins(volume.id)?;
             volume.compactions.remove_all(volume.id, &tx)?;

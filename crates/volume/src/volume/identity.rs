@@ -10,7 +10,7 @@ use crate::catalogue::VolumeRecord;
 use crate::catalogue::transaction::{Record, Transaction};
 use crate::core::Core;
 use crate::names::VolumeName;
-use crate::types::{Access, Architecture, Granularity};
+use crate::types::{Access, Architecture, Granularity, Reservations};
 use crate::{Error, ErrorKind, Result};
 
 /// A volume as the catalogue knows it.
@@ -162,6 +162,28 @@ impl Identity {
     #[must_use]
     pub fn access(&self) -> Access {
         self.record.lock().access.clone()
+    }
+
+    /// Its persistent reservations, as far as they are kept.
+    #[must_use]
+    pub fn reservations(&self) -> Reservations {
+        self.record.lock().reservations.clone()
+    }
+
+    /// Keeps persistent reservations over restarts; empty ones are kept no more.
+    ///
+    /// # Errors
+    /// `NotFound` once the volume is deleted; `Refused`.
+    pub fn keep_reservations(&self, reservations: &Reservations) -> Result<()> {
+        let mut tx = self.begin()?;
+        self.check_served()?;
+        let detail = match reservations.is_empty() {
+            true => "none is kept over restarts any more".to_owned(),
+            false => reservations.told(),
+        };
+        tx.change(&self.record).reservations = reservations.clone();
+        tx.audit("reservations", &self.name, detail)?;
+        tx.commit().map(drop)
     }
 
     /// The seq of the last revert or shrink, or of its beginning: since then no client's writes

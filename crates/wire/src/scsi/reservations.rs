@@ -236,11 +236,13 @@ pub fn put_reservation(generation: u32, held: Option<Held>, out: &mut Vec<u8>) {
     }
 }
 
-/// REPORT CAPABILITIES: all types, and all ports at once; nothing is kept over a restart.
-pub fn put_capabilities(out: &mut Vec<u8>) {
+/// REPORT CAPABILITIES: all types, and all ports at once; whether registrations can be kept over a
+/// loss of power (PTPL_C), and whether they are (PTPL_A).
+pub fn put_capabilities(can_persist: bool, persists: bool, out: &mut Vec<u8>) {
     const ALL_PORTS: u8 = 0x04;
     const TYPE_MASK_VALID: u8 = 0x80;
-    out.extend_from_slice(&[0, 8, ALL_PORTS, TYPE_MASK_VALID]);
+    let flags = [ALL_PORTS | u8::from(can_persist), TYPE_MASK_VALID | u8::from(persists)];
+    out.extend_from_slice(&[0, 8, flags[0], flags[1]]);
     out.extend_from_slice(&[0xea, 0x01, 0, 0]);
 }
 

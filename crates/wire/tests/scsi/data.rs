@@ -190,8 +190,11 @@ fn reservations_have_their_known_bytes() {
     assert_eq!(answer, hex("00000007 00000000"));
     assert_eq!(reservations::reservation(&answer), Some((7, None)));
     answer.clear();
-    reservations::put_capabilities(&mut answer);
+    reservations::put_capabilities(false, false, &mut answer);
     assert_eq!(answer, hex("0008 04 80 ea01 0000"));
+    answer.clear();
+    reservations::put_capabilities(true, true, &mut answer);
+    assert_eq!(answer, hex("0008 05 81 ea01 0000"));
 }
 
 #[test]

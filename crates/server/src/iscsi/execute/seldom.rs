@@ -6,12 +6,14 @@ use volume::Extent;
 use wire::iscsi::Tag;
 use wire::scsi::command::{ByteCheck, Range};
 use wire::scsi::lba_status::{self, LbaStatus, Provisioning};
+use wire::scsi::reservations::{OutAction, OutList, ReservationType};
 use wire::scsi::{Code, Lun, Sense, SenseKey, mode, unmap};
 
 use super::super::SECTOR_BYTES;
 use super::super::answer::{Ended, failure};
 use super::super::asked::{Write, kind};
 use super::super::session::Core;
+use super::super::unit::Changed;
 use super::commands::{mode_unit, thresholds};
 use super::transfer::{Payload, offset};
 use super::{Received, Step};
@@ -124,6 +126,44 @@ impl Core {
             }
             Err(sense) => sense.into(),
         }
+    }
+
+    /// Changes persistent reservations: as a job where that is to be kept over restarts.
+    pub(super) fn change_reservations(
+        &mut self,
+        received: &Received,
+        (action, kind): (OutAction, Option<ReservationType>),
+        list: Result<OutList, Sense>,
+    ) -> Step {
+        let (tag, lun) = (received.tag(), received.request.lun);
+        let nexus = &self.disk(lun).nexus;
+        let changed = list
+            .map_err(Ended::from)
+            .and_then(|list| nexus.change_reservations(action, kind, &list));
+        let Changed { preempted, keeping } = match changed {
+            Ok(changed) => changed,
+            Err(ended) => return self.finish(received, ended),
+        };
+        self.goes_on(received);
+        if action == OutAction::PreemptAndAbort {
+            self.tasks.all.get_mut(&tag).expect("it goes on").preempted = preempted;
+        }
+        let Some(keeping) = keeping else {
+            self.ended(tag, Ended::Good);
+            return Step::Done;
+        };
+        let export = self.export(lun);
+        self.start(Kind::Change, Counts::one(RequestKind::Other), move |out| {
+            let ended = match export.keep_reservations(&keeping.kept()) {
+                Ok(()) => {
+                    keeping.done();
+                    Ended::Good
+                }
+                Err(error) => failure(&error, false),
+            };
+            out.add(tag, ended)
+        });
+        Step::Done
     }
 
     /// Reads a range, to see that it can be read: a job of a task that is there.

@@ -4,7 +4,7 @@ use volume::WriteOp;
 use wire::iscsi::frame::Pdu;
 use wire::iscsi::{DataOut, Numbers, ReadyToTransfer, Tag};
 use wire::scsi::command::{Movement, Range};
-use wire::scsi::reservations::{OutAction, OutList};
+use wire::scsi::reservations::OutList;
 use wire::scsi::{Code, Command, Lun, Sense, SenseKey, Status};
 
 use super::super::SECTOR_BYTES;
@@ -208,21 +208,8 @@ impl Core {
                 }
             }
             Command::PersistentReserveOut { action, kind, list_bytes } => {
-                let changed = OutList::decode(list_bytes, &payload.list())
-                    .map_err(Ended::from)
-                    .and_then(|list| self.disk(lun).nexus.change_reservations(action, kind, &list));
-                match changed {
-                    Ok(preempted) if action == OutAction::PreemptAndAbort => {
-                        // Nothing of theirs lands after the answer.
-                        let nexus = &self.disk(lun).nexus;
-                        let others = nexus.abort_others(|port| preempted.contains(port));
-                        self.goes_on(received);
-                        self.awaited.push((received.tag(), others));
-                        Step::Done
-                    }
-                    Ok(_) => self.finish(received, Ended::Good),
-                    Err(ended) => self.finish(received, ended),
-                }
+                let list = OutList::decode(list_bytes, &payload.list());
+                self.change_reservations(received, (action, kind), list)
             }
             _ => self.finish(received, Sense::illegal(Code::INVALID_OPCODE).into()),
         }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use units::Seq;
 use volume::{
-    Access, Error, ErrorKind, Extent, Lack, Result, RoomWait, TargetInfo, WriteOp, Written,
+    Access, Error, ErrorKind, Extent, Lack, Reservations, Result, RoomWait, TargetInfo, WriteOp,
+    Written,
 };
 
 use super::rig::DISK;
@@ -57,6 +58,8 @@ pub(crate) struct Disk {
     pub(crate) access: Mutex<Access>,
     /// How often it was reverted.
     pub(crate) reverts: AtomicU64,
+    /// The persistent reservations that are kept.
+    pub(crate) kept: Mutex<Reservations>,
 }
 
 impl Default for Disk {
@@ -77,6 +80,7 @@ impl Default for Disk {
             is_ahead: AtomicBool::default(),
             access: Mutex::default(),
             reverts: AtomicU64::default(),
+            kept: Mutex::default(),
         }
     }
 }
@@ -217,6 +221,21 @@ impl Export for Memory {
 
     fn access(&self) -> Access {
         self.disk.access.lock().clone()
+    }
+
+    fn moment(&self) -> Option<Seq> {
+        self.is_past.then_some(Seq(5))
+    }
+
+    fn reservations(&self) -> Option<Reservations> {
+        (!self.is_past).then(|| self.disk.kept.lock().clone())
+    }
+
+    fn keep_reservations(&self, reservations: &Reservations) -> Result<()> {
+        self.disk.pass_gate();
+        self.disk.check()?;
+        *self.disk.kept.lock() = reservations.clone();
+        Ok(())
     }
 
     fn last_rewrite(&self) -> Option<Seq> {
