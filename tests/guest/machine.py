@@ -3,7 +3,7 @@
 
     tests/guest/machine.py [--minutes N] HINDSIGHT [KIND...]
 
-KIND is one of nbd-ext4, nbd-xfs, iscsi-ext4, iscsi-xfs, iscsi-multipath, nfs; all by default, but for
+KIND is one of nbd-ext4, nbd-xfs, iscsi-ext4, iscsi-xfs, iscsi-chap, iscsi-multipath, nfs; all by default, but for
 multipath where its daemon (package multipath-tools) is not installed. They run one after the other,
 with the server killed (SIGKILL) and started again under each; with --minutes again and again, and with
 more kills, until the time is over. A stock Debian kernel with the modules it needs, busybox and this
@@ -15,7 +15,7 @@ import argparse, glob, json, lzma, os, re, shutil, signal, socket, subprocess, s
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CACHE = os.environ.get("GUEST_CACHE") or os.path.expanduser("~/.cache/hindsight-guest")
-KINDS = ["nbd-ext4", "nbd-xfs", "iscsi-ext4", "iscsi-xfs", "iscsi-multipath", "nfs"]
+KINDS = ["nbd-ext4", "nbd-xfs", "iscsi-ext4", "iscsi-xfs", "iscsi-chap", "iscsi-multipath", "nfs"]
 SCRIPTS = ["init", "tests", "steps", "disks", "nbd", "iscsi", "nfs"]
 TOOLS = ["sync", "mkfs.ext4", "e2fsck", "mkfs.xfs", "xfs_repair", "fstrim", "blkdiscard", "nbd-client",
          "iscsid", "iscsiadm", "ip"]
@@ -152,6 +152,11 @@ class Server:
         self.program, self.pool, self.kills = program, f"{folder}/pool", 0
         self.nbd, *self.iscsi, self.nfs = free_ports(4)
         self.log = open(f"{folder}/server.log", "a")
+        self.folder, self.config = folder, f"{folder}/config.toml"
+        # Discovery sends the guest to where it finds the host.
+        announced = ", ".join(f'"10.0.2.2:{port}"' for port in self.iscsi)
+        with open(self.config, "w") as config:
+            config.write(f"[iscsi]\nannounce = [{announced}]\n")
         self.environment = {**os.environ, "HINDSIGHT_SERVER": f"unix:{self.pool}/api.sock"}
         self.start()
 
@@ -160,7 +165,8 @@ class Server:
         ports = [("nbd", self.nbd), *(("iscsi", port) for port in self.iscsi), ("nfs", self.nfs)]
         for protocol, port in ports:
             listeners += [f"--{protocol}", f"127.0.0.1:{port}"]
-        self.process = subprocess.Popen([self.program, "serve", "--pool", self.pool, *listeners],
+        self.process = subprocess.Popen([self.program, "serve", "--config", self.config,
+                                         "--pool", self.pool, *listeners],
                                         stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
         for line in self.process.stderr:
             self.log.write(line)
@@ -206,6 +212,16 @@ class Host:
         latest = json.loads(self.server.command("resolve", f"{name}@latest", "--json"))
         clock = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now // 10**9))
         return f"{clock}.{now % 10**9:09}Z {latest['seq']}"
+
+    def do_chap(self, name, user, secret, mutual_user, mutual_secret):
+        """A volume whose target asks for a proof, and gives one."""
+        files = [f"{self.server.folder}/{name}.{which}" for which in ("initiator", "target")]
+        for path, text in zip(files, (secret, mutual_secret)):
+            with open(path, "w") as file:
+                file.write(text)
+        self.server.command("volume", "create", name, "--size", "256MiB")
+        self.server.command("target", "set", name, "--chap-user", user, "--chap-secret-file", files[0],
+                            "--mutual-user", mutual_user, "--mutual-secret-file", files[1])
 
     def do_hindsight(self, *arguments):
         self.server.command(*arguments)

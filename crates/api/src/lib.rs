@@ -56,8 +56,8 @@ pub use schedule::{ApplyRetention, Explained, Keep, Pruned, Schedule, SetKeep, S
 pub use shares::{Allow, Allowed, ChangeShare, CreateShare, DenyQuery, Follower, Relay, Share};
 pub use space::{AgeBytes, Growth, Holder, Sacrifice, VolumeSpace};
 pub use targets::{
-    ChangeMadeTarget, ChangeTarget, ChapCredential, CreateTarget, IscsiAccess, IscsiSession,
-    IscsiTarget, MadeTarget, NewLun, TargetLun,
+    ChangeMadeTarget, ChangeTarget, ChapCredential, CreateTarget, IscsiAccess, IscsiRegistration,
+    IscsiReservation, IscsiReservations, IscsiSession, IscsiTarget, MadeTarget, NewLun, TargetLun,
 };
 pub use timeline::{EventCount, Heat, HeatQuery, Server, Timeline, TimelineQuery};
 pub use tokens::{AccessToken, CreateCode, CreateToken, Login, LoginCode, Pattern, RoleName, Who};

@@ -21,6 +21,40 @@ pub struct IscsiTarget {
     pub access: IscsiAccess,
     /// The sessions on it, and on moments of it.
     pub sessions: Vec<IscsiSession>,
+    /// The persistent reservations of the volume; null while nobody is registered.
+    pub reservations: Option<IscsiReservations>,
+}
+
+/// The persistent reservations of a volume, through whichever target they were made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct IscsiReservations {
+    /// The ports that are registered.
+    pub registered: Vec<IscsiRegistration>,
+    /// The reservation that is held; null if none is.
+    pub held: Option<IscsiReservation>,
+    /// They outlive the server, because the last initiator that registered asked for that (APTPL).
+    pub kept: bool,
+}
+
+/// A port of an initiator that is registered with a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct IscsiRegistration {
+    /// The initiator's name.
+    pub initiator: String,
+    /// Its part of the session's identity (ISID), 12 hex digits.
+    pub isid: String,
+    /// The key under which it is registered, 16 hex digits.
+    pub key: String,
+}
+
+/// A reservation that is held.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct IscsiReservation {
+    /// The initiator that asked for it.
+    pub initiator: String,
+    /// Its type: `write-exclusive`, `exclusive-access`, `write-exclusive-registrants`,
+    /// `exclusive-access-registrants`, `write-exclusive-all` or `exclusive-access-all`.
+    pub kind: String,
 }
 
 /// The access to a volume and its moments over iSCSI. Secrets are not told.

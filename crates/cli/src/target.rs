@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use api::{ChangeTarget, ChapCredential, ExitCode, IscsiAccess, IscsiTarget};
+use api::{ChangeTarget, ChapCredential, ExitCode, IscsiAccess, IscsiReservations, IscsiTarget};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use wire::iscsi::names;
@@ -159,6 +159,18 @@ pub fn told(access: &IscsiAccess) -> Vec<(&'static str, String)> {
     told
 }
 
+/// Who is registered, and who holds the volume.
+fn reserved(reservations: &IscsiReservations) -> Vec<(&'static str, String)> {
+    let until = if reservations.kept { "kept over restarts" } else { "until the server ends" };
+    let registered = reservations.registered.iter();
+    let mut told: Vec<_> = registered
+        .map(|it| ("registered", format!("{} key 0x{}, {until}", it.initiator, it.key)))
+        .collect();
+    let held = reservations.held.iter();
+    told.extend(held.map(|it| ("reserved", format!("{} by {}", it.kind, it.initiator))));
+    told
+}
+
 fn list(targets: &[IscsiTarget]) -> String {
     Table::of(targets)
         .left("VOLUME", |target| target.volume.clone())
@@ -197,8 +209,11 @@ fn show(session: &Session, targets: &[IscsiTarget], wanted: &str) -> anyhow::Res
         None => format!("-drive file={uri},format=raw,if=virtio"),
         Some(_) => format!("-drive file={uri},format=raw,if=virtio,readonly=on"),
     };
+    // Those of a moment are told to nobody: it takes no writes.
+    let reservations = found.reservations.as_ref().filter(|_| moment.is_none());
     let answer = json!({
         "volume": volume, "name": name, "uri": uri, "access": found.access, "sessions": sessions,
+        "reservations": reservations,
         "discover": discover, "log_in": log_in, "qemu": qemu,
     });
     session.answer(&answer, |_| {
@@ -212,6 +227,7 @@ fn show(session: &Session, targets: &[IscsiTarget], wanted: &str) -> anyhow::Res
         shown.push(("qemu", qemu.clone()));
         shown.extend(told(&found.access));
         shown.extend(sessions.iter().map(|s| ("session", format!("{} {}", s.id, s.initiator))));
+        shown.extend(reservations.into_iter().flat_map(reserved));
         pairs(&shown)
     })
 }

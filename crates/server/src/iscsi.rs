@@ -38,7 +38,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use volume::{Pool, Token};
+use volume::{Pool, Reservations, Token, Volume};
 
 use crate::admission::is_loopback;
 use crate::fill::Thin;
@@ -88,6 +88,8 @@ pub struct IscsiContext {
     refusals: Arc<refusals::Refusals>,
     /// The tokens that initiators log in by.
     pub tokens: ChapTokens,
+    /// The addresses that discovery tells; none is the one at which the initiator found us.
+    pub announced: Vec<String>,
     /// Initiators from beyond this machine are served without a proof as well.
     is_insecure: bool,
     /// Which addresses of ours only this machine reaches.
@@ -141,6 +143,7 @@ impl IscsiContext {
             thin: Arc::default(),
             refusals: Arc::default(),
             tokens: ChapTokens::default(),
+            announced: Vec::new(),
             is_insecure,
             is_safe: is_loopback,
         }
@@ -161,6 +164,13 @@ impl IscsiContext {
     /// Tells Prometheus how many logins were refused, and why.
     pub(crate) fn refusal_collector(&self) -> RefusalCollector {
         RefusalCollector(Arc::clone(&self.refusals))
+    }
+
+    /// The persistent reservations of a volume, and whether they are kept over restarts.
+    pub(crate) fn reservations_of(&self, volume: &Volume) -> (Reservations, bool) {
+        let unit = self.units.reservations((volume.id(), None));
+        // None was on it since the start.
+        unit.unwrap_or_else(|| (volume.reservations(), true))
     }
 
     /// The sessions on a target and on moments of it: its name, the initiator's, and a number.

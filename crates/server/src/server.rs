@@ -320,6 +320,7 @@ fn iscsi_context(config: &Config, pool: &Arc<Pool>, nbd: &NbdContext) -> Arc<Isc
     }
     let mut context = IscsiContext::new(serving, targets, config.insecure);
     context.tokens = ChapTokens::of(pool);
+    context.announced = config.iscsi_announced.clone();
     Arc::new(context)
 }
 

@@ -4,6 +4,7 @@
 //! field in the file is an error, and so is a `${VAR}` that is not set.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddrV6;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -146,6 +147,9 @@ pub struct IscsiSettings {
     pub listen: Vec<String>,
     /// The beginning of the names of all targets, such as `iqn.2026-11.org.example.store`.
     pub base: Option<String>,
+    /// The `ADDRESS:PORT`s that discovery tells, where the one that an initiator came to is not the
+    /// one that it knows.
+    pub announce: Vec<String>,
     /// Networks, such as `10.1.0.0/16`, in which targets with CHAP are served.
     pub trusted_networks: Vec<String>,
 }
@@ -260,6 +264,7 @@ impl Settings {
             iscsi: IscsiSettings {
                 listen: first_set(self.iscsi.listen, lower.iscsi.listen),
                 base: self.iscsi.base.or(lower.iscsi.base),
+                announce: first_set(self.iscsi.announce, lower.iscsi.announce),
                 trusted_networks: first_set(
                     self.iscsi.trusted_networks,
                     lower.iscsi.trusted_networks,
@@ -408,6 +413,8 @@ pub struct Config {
     pub iscsi: Listening,
     /// The beginning of the names of iSCSI targets, if not one of the pool's own.
     pub iscsi_base: Option<String>,
+    /// The addresses that discovery over iSCSI tells, if not those of the listeners.
+    pub iscsi_announced: Vec<String>,
     /// Networks in which iSCSI is served to those who prove themselves.
     pub iscsi_trusted: Vec<Network>,
     /// NFS listeners: TCP only.
@@ -484,6 +491,7 @@ impl Config {
             http_tls,
             iscsi: tcp_listening(&settings.iscsi.listen, "--iscsi")?,
             iscsi_base: settings.iscsi.base.map(|base| iscsi_base(&base)).transpose()?,
+            iscsi_announced: announced(&settings.iscsi.announce)?,
             iscsi_trusted: networks(&settings.iscsi.trusted_networks, "iscsi.trusted_networks")?,
             nfs: tcp_listening(&settings.nfs.listen, "--nfs")?,
             nfs_trusted: networks(&settings.nfs.trusted_networks, "nfs.trusted_networks")?,
@@ -721,6 +729,23 @@ fn iscsi_base(text: &str) -> Result<String, StartError> {
         _ => Err(StartError::setting(
             format!("iscsi.base: `{text}` is no beginning of names"),
             "give iqn., a year and month, and a domain that was yours: iqn.2026-11.org.example",
+        )),
+    }
+}
+
+/// Addresses as initiators are told them: of other machines, so nothing is looked up.
+fn announced(texts: &[String]) -> Result<Vec<String>, StartError> {
+    let of_a_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
+    let is_name = |host: &str| !host.is_empty() && host.bytes().all(of_a_name);
+    let is_address = |text: &&String| match text.split_once(':') {
+        Some((host, port)) if is_name(host) => port.parse::<u16>().is_ok_and(|port| port > 0),
+        _ => text.parse::<SocketAddrV6>().is_ok_and(|address| address.port() > 0),
+    };
+    match texts.iter().find(|text| !is_address(text)) {
+        None => Ok(texts.to_vec()),
+        Some(wrong) => Err(StartError::setting(
+            format!("iscsi.announce: `{wrong}` is not an address"),
+            "give ADDRESS:PORT or NAME:PORT, as initiators reach this server: 192.0.2.7:3260",
         )),
     }
 }

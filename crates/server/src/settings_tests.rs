@@ -99,6 +99,22 @@ fn iscsi_is_served_over_tcp_when_it_is_asked_for() {
 }
 
 #[test]
+fn discovery_tells_addresses_that_are_some() {
+    let with = |announce: &str| {
+        let text = format!("pool = \"/pool\"\n[iscsi]\nannounce = [{announce:?}]");
+        config(Settings::from_toml(&text, &|_| None).expect("read")).map(|it| it.iscsi_announced)
+    };
+    for good in ["192.0.2.7:3260", "store-1.example.org:3260", "[2001:db8::7]:3260"] {
+        assert_eq!(with(good), Ok(vec![good.to_owned()]));
+    }
+    for wrong in
+        ["", "store", "store:", ":3260", "store:0", "store:70000", "2001:db8::7:3260", "a b:1"]
+    {
+        assert!(with(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn what_has_no_encryption_is_served_in_trusted_networks_or_refused() {
     let outcome = |protocol: &str, listen: &str, networks: &[&str], insecure: bool| {
         let text = format!(

@@ -48,6 +48,16 @@ impl Command {
         Ok(Command { cdb, data, reads })
     }
 
+    /// PERSISTENT RESERVE OUT of a type that lets others read, kept over restarts (APTPL) where it
+    /// registers.
+    pub fn reserve_out(action: u8, key: u64, action_key: u64) -> Command {
+        let mut cdb = [0; 16];
+        (cdb[0], cdb[1], cdb[2], cdb[8]) = (0x5f, action, 1, 24);
+        let mut data = [key.to_be_bytes(), action_key.to_be_bytes(), [0; 8]].concat();
+        data[20] = 1;
+        Command { cdb, data, reads: 0 }
+    }
+
     pub fn test_unit_ready() -> Command {
         Command { cdb: [0; 16], data: Vec::new(), reads: 0 }
     }

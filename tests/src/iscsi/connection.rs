@@ -97,8 +97,15 @@ pub struct Iscsi {
 }
 
 impl Iscsi {
-    /// Logs in to `iscsi://ADDRESS:PORT/TARGET/UNIT`, with digests or without.
+    /// Logs in to `iscsi://ADDRESS:PORT/TARGET/UNIT`, with digests or without, as an initiator that
+    /// nobody else is.
     pub fn connect(uri: &str, has_digests: bool) -> Result<Iscsi> {
+        let number = u32::try_from(INITIATORS.fetch_add(1, Ordering::Relaxed))?;
+        Iscsi::connect_as(number, uri, has_digests)
+    }
+
+    /// The same as the initiator of a number.
+    pub fn connect_as(number: u32, uri: &str, has_digests: bool) -> Result<Iscsi> {
         let rest = uri.strip_prefix("iscsi://").with_context(|| format!("{uri}: no address"))?;
         let (address, rest) = rest.split_once('/').context("a target")?;
         let (target, unit) = rest.rsplit_once('/').context("a unit")?;
@@ -107,7 +114,7 @@ impl Iscsi {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        let (agreed, state) = log_in(&mut stream, target, has_digests)
+        let (agreed, state) = log_in(&mut stream, number, target, has_digests)
             .with_context(|| format!("log in to {target}"))?;
         stream.set_read_timeout(None)?;
         let (out, sent) = mpsc::channel::<Vec<u8>>();
@@ -149,6 +156,16 @@ impl Iscsi {
         ensure!(mode.len() >= 4, "mode parameters of {} bytes", mode.len());
         self.is_read_only = mode[2] & 0x80 != 0;
         Ok(())
+    }
+
+    /// Registers under a key, to be kept over restarts of the target (APTPL).
+    pub fn register(&mut self, key: u64) -> Result<()> {
+        self.do_now(Command::reserve_out(0, 0, key)).map(drop)
+    }
+
+    /// Reserves the unit under the key of its registration: others may only read.
+    pub fn reserve(&mut self, key: u64) -> Result<()> {
+        self.do_now(Command::reserve_out(1, key, 0)).map(drop)
     }
 
     fn do_now(&mut self, command: Command) -> Result<Vec<u8>> {
@@ -228,8 +245,12 @@ impl Drop for Iscsi {
     }
 }
 
-fn log_in(stream: &mut TcpStream, target: &str, has_digests: bool) -> Result<(Agreed, State)> {
-    let number = INITIATORS.fetch_add(1, Ordering::Relaxed);
+fn log_in(
+    stream: &mut TcpStream,
+    number: u32,
+    target: &str,
+    has_digests: bool,
+) -> Result<(Agreed, State)> {
     let name = format!("iqn.2026-11.org.example:checker-{}-{number}", std::process::id());
     let digest = if has_digests { "CRC32C" } else { "None" };
     let own_max = DATA_BYTES_MAX.to_string();
@@ -246,7 +267,7 @@ fn log_in(stream: &mut TcpStream, target: &str, has_digests: bool) -> Result<(Ag
     ];
     // From the negotiation of operation to full feature, in one step.
     let mut pdu = Pdu::new(LOGIN | IMMEDIATE, FINAL | 1 << 2 | 3, 0);
-    let number = u32::try_from(number)?.to_be_bytes();
+    let number = number.to_be_bytes();
     pdu.header[8..14].copy_from_slice(&[0x80, 0, number[0], number[1], number[2], number[3]]);
     pdu.set(24, 1);
     for (key, value) in pairs {

@@ -3,10 +3,13 @@
 
 use std::io::Write;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use hindsight_tests::client::Client;
 use hindsight_tests::command::{call, output};
+use hindsight_tests::iscsi::Iscsi;
+use hindsight_tests::nbd::{Reply, Request};
 
 use crate::stage::Stage;
 
@@ -127,6 +130,56 @@ fn libiscsis_conformance_tests_pass_but_for_those_that_are_refused() -> Result<(
     println!("{passed} passed, {skipped} skipped");
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     stage.server.run(&["volume", "show", "vol"]).map(drop)
+}
+
+#[test]
+fn reservations_and_names_of_moments_outlive_the_server() -> Result<()> {
+    let mut stage = stage("vol", "64MiB")?;
+    let present = target(&stage, "vol")?;
+    let wrote = |stage: &Stage, initiator: u32| -> Result<bool> {
+        let mut session = Iscsi::connect_as(initiator, &url(stage, &present)?, false)?;
+        let bytes = vec![0xbb; 4096];
+        session.send(&Request::Write { offset: 1 << 20, bytes, fua: false })?;
+        match session.wait() {
+            Ok(completion) => Ok(matches!(completion.reply, Reply::Done)),
+            // RESERVATION CONFLICT.
+            Err(error) if error.to_string().contains("status 0x18") => Ok(false),
+            Err(error) => Err(error),
+        }
+    };
+    let reserved = |stage: &Stage| stage.server.run(&["target", "show", "vol"]);
+    {
+        let mut holder = Iscsi::connect_as(900_001, &url(&stage, &present)?, false)?;
+        holder.register(7)?;
+        holder.reserve(7)?;
+        // Nobody is told of it, and its connection is not closed in order.
+    }
+    ensure!(wrote(&stage, 900_001)? && !wrote(&stage, 900_002)?, "one of them wrote");
+    ensure!(reserved(&stage)?.contains("key 0x0000000000000007, kept over restarts"));
+    qemu_io(&url(&stage, &format!("{present}:at:-1ms"))?, &["read -P 0xbb 1M 4k"])?;
+    for is_killed in [true, false] {
+        match is_killed {
+            true => stage.server.kill(),
+            false => stage.server.stop()?,
+        }
+        stage.server.up()?;
+        // Before anybody is logged in, and after.
+        ensure!(reserved(&stage)?.contains("write-exclusive by iqn.2026-11.org.example:checker"));
+        ensure!(!wrote(&stage, 900_002)?, "{is_killed}: it wrote beside a reservation");
+        ensure!(wrote(&stage, 900_001)?, "{is_killed}: the holder is kept out");
+        ensure!(reserved(&stage)?.contains("write-exclusive by iqn.2026-11.org.example:checker"));
+        let mut holder = Iscsi::connect_as(900_001, &url(&stage, &present)?, false)?;
+        holder.send(&Request::Write { offset: 1 << 20, bytes: vec![0xcc; 4096], fua: false })?;
+        holder.wait()?;
+        std::thread::sleep(Duration::from_millis(20));
+        // A name means the moment that it meant.
+        qemu_io(&url(&stage, &format!("{present}:at:-1ms"))?, &["read -P 0xbb 1M 4k"])?;
+    }
+    // A clone is nobody's.
+    stage.server.run(&["clone", "vol", "copy"])?;
+    let shown = stage.server.run(&["target", "show", "copy"])?;
+    ensure!(!shown.contains("reserved") && !shown.contains("registered"), "{shown}");
+    Ok(())
 }
 
 #[test]

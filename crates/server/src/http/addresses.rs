@@ -4,8 +4,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use api::{IscsiSession, IscsiTarget, MadeTarget, TargetLun};
-use volume::{TargetInfo, UnitInfo, Volume};
+use api::{
+    IscsiRegistration, IscsiReservation, IscsiReservations, IscsiSession, IscsiTarget, MadeTarget,
+    TargetLun,
+};
+use volume::{Registration, Reservation, Reservations, TargetInfo, UnitInfo, Volume};
 
 use super::convert::iscsi_access;
 use crate::iscsi::IscsiContext;
@@ -120,6 +123,7 @@ impl Addresses {
     pub(super) fn target(&self, volume: &Volume) -> Option<IscsiTarget> {
         let (_, context) = self.iscsi.as_ref()?;
         let access = iscsi_access(volume.access());
+        let reservations = iscsi_reservations(context.reservations_of(volume));
         let volume = volume.name();
         let name = context.targets.name_of(volume)?;
         Some(IscsiTarget {
@@ -128,8 +132,26 @@ impl Addresses {
             uri: self.iscsi_uri(volume)?,
             access,
             sessions: self.sessions_on(volume),
+            reservations,
         })
     }
+}
+
+fn iscsi_reservations((all, kept): (Reservations, bool)) -> Option<IscsiReservations> {
+    let registered = |it: Registration| IscsiRegistration {
+        initiator: it.port.initiator,
+        isid: it.port.isid.iter().map(|byte| format!("{byte:02x}")).collect(),
+        key: format!("{:016x}", it.key),
+    };
+    let held = |it: Reservation| IscsiReservation {
+        initiator: it.port.initiator,
+        kind: it.kind.name().to_owned(),
+    };
+    (!all.is_empty()).then(|| IscsiReservations {
+        registered: all.registrations.into_iter().map(registered).collect(),
+        held: all.held.map(held),
+        kept,
+    })
 }
 
 /// An address that clients on this machine connect to. Every address of this machine is no such:

@@ -95,9 +95,16 @@ impl Reservations {
 
     /// All of it that is to be kept.
     pub(super) fn kept(&self) -> volume::Reservations {
-        if !self.persists || self.is_empty() {
-            return volume::Reservations::default();
-        }
+        if self.persists { self.all() } else { volume::Reservations::default() }
+    }
+
+    /// Whether the last that registered asked to have them kept.
+    pub(super) fn persists(&self) -> bool {
+        self.persists
+    }
+
+    /// All of it, by its own account.
+    pub(super) fn all(&self) -> volume::Reservations {
         let registration = |(port, it): (&Port, &Registrant)| KeptRegistration {
             port: port.kept(),
             key: it.key,

@@ -154,6 +154,15 @@ impl Units {
     }
 }
 
+impl Units {
+    /// The reservations of a unit that a session was on, and whether they are kept.
+    pub(super) fn reservations(&self, id: UnitId) -> Option<(volume::Reservations, bool)> {
+        let unit = self.0.lock().get(&id).cloned()?;
+        let state = unit.state.lock();
+        Some((state.reservations.all(), state.reservations.persists()))
+    }
+}
+
 impl Unit {
     fn of(kept: Option<volume::Reservations>) -> Unit {
         let was_kept = kept.as_ref().is_some_and(|kept| !kept.is_empty());

@@ -267,9 +267,9 @@ impl Core {
 
     /// Makes the next part of a list of all targets.
     fn go_on_listing(&mut self) {
+        let addresses = self.announced();
         let (Some(asker), Some(listing)) = (&self.asker, &mut self.listing) else { return };
-        let address = self.address.map(|address| address.to_string());
-        let portals: Vec<(&str, u16)> = address.iter().map(|a| (a.as_str(), 1)).collect();
+        let portals: Vec<(&str, u16)> = addresses.iter().map(|a| (a.as_str(), 1)).collect();
         // One more byte than is sent: the last part is known to be that.
         let bytes = self.sender.segment_bytes() + 1;
         listing.put((&self.context, asker), &portals, bytes, &mut self.text);
@@ -278,9 +278,18 @@ impl Core {
         }
     }
 
+    /// Where initiators are told that targets are: where this one found us, unless they are to be
+    /// told something else.
+    fn announced(&self) -> Vec<String> {
+        match self.context.announced.is_empty() {
+            true => self.address.iter().map(ToString::to_string).collect(),
+            false => self.context.announced.clone(),
+        }
+    }
+
     fn name_targets(&mut self, question: &SendTargets<'_>, out: &mut Vec<u8>) {
-        let address = self.address.map(|address| address.to_string());
-        let portals: Vec<(&str, u16)> = address.iter().map(|a| (a.as_str(), 1)).collect();
+        let addresses = self.announced();
+        let portals: Vec<(&str, u16)> = addresses.iter().map(|a| (a.as_str(), 1)).collect();
         let own = self.target.as_deref();
         match question {
             // It is made when it is sent.

@@ -227,6 +227,23 @@ fn all_targets_are_named_however_many_there_are() {
 }
 
 #[test]
+fn discovery_tells_where_the_initiator_came_or_what_it_is_to_be_told() {
+    let addresses = |rig: &Rig| {
+        let mut initiator = Initiator::new(rig.address, 9);
+        let discovery = [NAME, ("SessionType", "Discovery")];
+        assert_eq!(initiator.log_in_with(&discovery), LoginStatus::SUCCESS);
+        let told = discovered(&mut initiator);
+        let told = told.split('\0').filter_map(|pair| pair.strip_prefix("TargetAddress="));
+        told.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let rig = Rig::new();
+    assert_eq!(addresses(&rig), [format!("{},1", rig.address)]);
+    let announced = ["store.example.org:3260", "[2001:db8::7]:3261"];
+    let rig = Rig::with(|context| context.announced = announced.map(str::to_owned).to_vec());
+    assert_eq!(addresses(&rig), announced.map(|address| format!("{address},1")));
+}
+
+#[test]
 fn discovery_names_what_the_asker_may_log_in_to() {
     let rig = Rig::new();
     let discovery = [NAME, ("SessionType", "Discovery")];
