@@ -15,11 +15,13 @@ use terminal::session::{Session, say};
 use terminal::{complete, help};
 
 mod darc;
+mod initiator;
 mod live;
 mod replay;
 mod run;
 mod served;
 mod ucdp;
+mod xiao;
 
 /// Experiments: what is predicted, what is counted, what the papers say.
 #[derive(Debug, Parser)]
@@ -45,6 +47,8 @@ enum Verb {
     Replay(Box<replay::Args>),
     /// Measure UCDP's figures on NFS servers, in real time, beside what the paper says.
     Ucdp(Box<ucdp::Args>),
+    /// Measure Xiao's snapshots through the iSCSI target, in real time, beside what the paper says.
+    Xiao(Box<xiao::Args>),
     /// Say what the word under the cursor may become.
     #[command(hide = true)]
     Complete {
@@ -67,6 +71,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("replay", "pg.trace"),
     ("run", "laden-fig9"),
     ("ucdp", "--updates 12 --rate 0"),
+    ("xiao", "--rounds 1 -o snapshots"),
 ];
 
 const ENVIRONMENT: &str = "\
@@ -112,6 +117,7 @@ fn act(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Darc(args) => darc::run(session, &args),
         Verb::Ucdp(args) => ucdp::run(session, &args),
         Verb::Replay(args) => replay::run(session, &args),
+        Verb::Xiao(args) => xiao::run(session, &args),
         Verb::Complete { words } => {
             complete::print(move || candidates(&words));
             Ok(ExitCode::Done)

@@ -1,11 +1,12 @@
-//! Servers of our own for `hindsight-lab darc`: `hindsight`, serving a pool in a directory that is
-//! there only meanwhile, and volumes of it over NBD through a unix socket.
+//! Servers of our own: `hindsight`, serving a pool in a directory that is there only meanwhile; and
+//! volumes of it over NBD through a unix socket, for `hindsight-lab darc`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
+use anyhow::{Context, ensure};
 use load::drive::Target;
 use load::rig::{RigSettings, Serve, Served};
 use load::{LoadError, Result};
@@ -52,14 +53,61 @@ fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// A server that ends with this.
-struct Running(Child);
+/// A directory that goes with this.
+pub struct Folder(pub PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // One that is left shows by its name what it was for.
+        _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server that ends with this. Its pool is then whoever's who has its directory.
+pub struct Running {
+    child: Child,
+    /// The lines that it said before it was ready.
+    said: String,
+}
+
+impl Running {
+    /// Its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Where it serves a protocol, by the name that its lines begin with.
+    pub fn address(&self, protocol: &str) -> anyhow::Result<&str> {
+        let mut found = self.said.lines().filter_map(|line| line.strip_prefix(protocol));
+        let words = found.find_map(|rest| rest.strip_prefix(' '));
+        let address = words.and_then(|words| words.split(' ').next());
+        address.with_context(|| format!("the server says nothing of {protocol}: {}", self.said))
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
         // Its pool is deleted next: nothing of it has to be kept.
-        _ = self.0.kill();
-        _ = self.0.wait();
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+impl OwnServer {
+    /// Starts it with these arguments of `serve`, and waits until it is ready.
+    pub fn start(&self, arguments: &[&str]) -> anyhow::Result<Running> {
+        let mut command = Command::new(&self.program);
+        command.args(["serve", "--log-level", "error"]).args(arguments);
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        let mut lines = BufReader::new(child.stderr.take().context("its output")?);
+        let mut running = Running { child, said: String::new() };
+        while !running.said.ends_with("ready\n") {
+            let read = lines.read_line(&mut running.said)?;
+            ensure!(read > 0, "the server ended: {}", running.said);
+        }
+        // What it says later is nobody's; it must not stand still for it.
+        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+        Ok(running)
     }
 }
 
@@ -75,26 +123,12 @@ impl Serve for OwnServer {
         let (api_address, member_bytes) = (format!("unix:{}", text(&api)), settings.member_bytes);
         let (dir, size) = (text(&pool), member_bytes.to_string());
         self.run(&["pool", "create", "--pool", &dir, "--stack", &settings.stack, "--size", &size])?;
-        let mut command = Command::new(&self.program);
-        command.args(["serve", "--pool", &dir, "--log-level", "error"]);
-        command.args(["--nbd", &format!("unix:{}", text(&nbd)), "--http", &api_address]);
-        command.args(["--memory", &settings.memory_bytes.to_string()]);
-        if !has_buffer_pool {
-            command.arg(NO_BUFFER_POOL);
-        }
-        let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn();
-        let mut running = Running(child.map_err(|e| failed("a server", &e))?);
-        let stderr = running.0.stderr.take();
-        let mut lines = BufReader::new(stderr.ok_or_else(|| failed("a server", &"no output"))?);
-        let mut said = String::new();
-        while !said.ends_with("ready\n") {
-            let read = lines.read_line(&mut said).map_err(|e| failed("a server", &e))?;
-            if read == 0 {
-                return Err(failed("the server ended", &said));
-            }
-        }
-        // What it says later is nobody's; it must not stand still for it.
-        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+        let nbd_address = format!("unix:{}", text(&nbd));
+        let memory = settings.memory_bytes.to_string();
+        let listeners = ["--nbd", &nbd_address, "--http", &api_address, "--memory", &memory];
+        let without: &[&str] = if has_buffer_pool { &[] } else { &[NO_BUFFER_POOL] };
+        let running = self.start(&[&["--pool", &dir][..], &listeners, without].concat());
+        let running = running.map_err(|e| failed("a server", &format!("{e:#}")))?;
         let mut targets: Vec<Arc<dyn Target>> = Vec::new();
         for (name, bytes) in &settings.volumes {
             let create = ["volume", "create", name, "--size", &bytes.to_string()];
@@ -103,7 +137,7 @@ impl Serve for OwnServer {
             let address = Address::Unix { path: text(&nbd), export: (*name).to_owned() };
             targets.push(Arc::new(Remote { address, idle: Mutex::default() }));
         }
-        let process = running.0.id();
+        let process = running.process();
         let stop = Box::new(move || {
             drop(running);
             Ok(())

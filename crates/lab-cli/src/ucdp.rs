@@ -1,10 +1,8 @@
 //! `hindsight-lab ucdp`: UCDP's figures, measured on servers of our own and on one that is given.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
@@ -14,10 +12,10 @@ use lab::report::Preface;
 use units::Span;
 
 use crate::run::{answer, write_outcome};
+use crate::served::{Folder, OwnServer, Running};
 use sfs::{Files, Load, Target};
 use terminal::arguments::span;
 use terminal::failure::Failure;
-use terminal::program;
 use terminal::session::{Session, say};
 
 mod sfs;
@@ -88,11 +86,12 @@ fn line(text: &str) -> Result<Line, String> {
 
 /// A server of ours, with a pool of its own, that ends with this.
 struct Server {
-    child: Child,
+    running: Running,
     client: Client,
     nfs: SocketAddr,
     relay: Option<SocketAddr>,
-    dir: PathBuf,
+    /// Goes after the server.
+    _folder: Folder,
 }
 
 /// What a line of the figures is measured on.
@@ -172,7 +171,7 @@ fn rig(args: &Args, line: Line, primary: Option<&Primary>, dir: &Path) -> anyhow
         (Line::Inline | Line::Embedded, _) => {
             let started = Server::start(dir, &own, line, None)?;
             let nfs = started.relay.unwrap_or(started.nfs);
-            processes.push(started.child.id());
+            processes.push(started.running.process());
             server = Some(started);
             Target { nfs, mount: nfs, export: "/share".to_owned() }
         }
@@ -186,7 +185,7 @@ fn rig(args: &Args, line: Line, primary: Option<&Primary>, dir: &Path) -> anyhow
                     let address = format!("{}:{export}", primary.address);
                     let started = Server::start(dir, &own, line, Some(&address))?;
                     let nfs = started.relay.context("a relay has an address")?;
-                    processes.push(started.child.id());
+                    processes.push(started.running.process());
                     server = Some(started);
                     Target { nfs, mount: nfs, export }
                 }
@@ -207,44 +206,24 @@ impl Primary {
 impl Server {
     /// Starts one with a share, `share`, and a relay as the line has it.
     fn start(dir: &Path, own: &str, line: Line, primary: Option<&str>) -> anyhow::Result<Server> {
-        let found = program::find("hindsight");
-        let program = found
-            .ok_or_else(|| Failure::new("hindsight is neither beside hindsight-lab nor in PATH"))?;
-        let dir = dir.join(own);
-        let pool = dir.display().to_string();
-        let mut command = Command::new(program);
-        command.args(["serve", "--pool", &pool, "--pool-size", "16GiB", "--log-level", "error"]);
-        command.args(["--nfs", "127.0.0.1:0", "--nbd", "none"]);
+        let folder = Folder(dir.join(own));
+        let pool = folder.0.display().to_string();
         let api = format!("unix:{pool}/api.sock");
-        command.args(["--http", &api]);
         let relay = match line {
             Line::Inline => Some("127.0.0.1:0,inline,share".to_owned()),
             Line::Append => primary.map(|at| format!("127.0.0.1:0,append,share,{at}")),
             Line::Overwrite => primary.map(|at| format!("127.0.0.1:0,overwrite,share,{at}")),
             Line::Alone | Line::Embedded => None,
         };
-        if let Some(relay) = &relay {
-            command.args(["--intercept", relay]);
-        }
-        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn()?;
-        let mut lines = BufReader::new(child.stderr.take().context("its output")?);
+        let mut arguments = vec!["--pool", &pool, "--pool-size", "16GiB", "--http", &api];
+        arguments.extend(["--nfs", "127.0.0.1:0", "--nbd", "none"]);
+        arguments.extend(relay.iter().flat_map(|relay| ["--intercept", relay]));
+        let running = OwnServer::find()?.start(&arguments)?;
+        let at = |protocol| anyhow::Ok(running.address(protocol)?.parse::<SocketAddr>()?);
+        let relayed = relay.as_ref().map(|_| at("intercept")).transpose()?;
+        let nfs = at("nfs")?;
         let client = Client::new(api.parse().map_err(Failure::new)?)?;
-        let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
-        let mut server = Server { child, client, nfs: nowhere, relay: None, dir };
-        let mut said = String::new();
-        while !said.ends_with("ready\n") {
-            ensure!(lines.read_line(&mut said)? > 0, "the server ended: {said}");
-        }
-        for line in said.lines() {
-            let mut words = line.split(' ');
-            match (words.next(), words.next()) {
-                (Some("nfs"), Some(address)) => server.nfs = address.parse()?,
-                (Some("intercept"), Some(address)) => server.relay = Some(address.parse()?),
-                _ => {}
-            }
-        }
-        // What it says later is nobody's; it must not stand still for it.
-        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+        let server = Server { running, client, nfs, relay: relayed, _folder: folder };
         if relay.is_none() {
             let share = CreateShare { name: "share".to_owned(), ..CreateShare::default() };
             server.client.create_share(&share)?;
@@ -279,15 +258,6 @@ impl Server {
             std::thread::sleep(Duration::from_millis(50));
         }
         Ok(())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Its pool is deleted next: nothing of it has to be kept.
-        _ = self.child.kill();
-        _ = self.child.wait();
-        _ = fs::remove_dir_all(&self.dir);
     }
 }
 

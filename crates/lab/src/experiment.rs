@@ -17,6 +17,7 @@ mod laden_cache;
 mod prediction;
 pub mod ucdp;
 mod xiao;
+pub mod xiao_served;
 
 pub use bench::{Bench, BenchSettings};
 pub use clotho::{Compacted, CompactionAsked, CompactionRun, VersionReads};
@@ -112,6 +113,13 @@ impl Table {
         let lines = std::iter::once(&self.columns).chain(&self.rows);
         lines.map(|cells| cells.join(",") + "\n").collect()
     }
+}
+
+/// The middle of some numbers; none of none.
+fn median(mut numbers: Vec<f64>) -> Option<f64> {
+    numbers.sort_by(f64::total_cmp);
+    let middle = numbers.len().checked_sub(1)? / 2;
+    Some(numbers[middle].midpoint(numbers[numbers.len() / 2]))
 }
 
 /// What came out of an experiment.

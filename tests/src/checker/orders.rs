@@ -35,14 +35,14 @@ pub(super) enum Verb {
 }
 
 impl Verb {
-    /// Whether it may cut clients off.
-    fn is_forced(&self) -> bool {
-        matches!(
-            self,
-            Verb::Delete { force: true, .. }
-                | Verb::Revert { force: true, .. }
-                | Verb::Resize { force: true, .. }
-        )
+    /// The volume whose clients it may cut off.
+    fn forces(&self) -> Option<&str> {
+        match self {
+            Verb::Delete { name, force: true, .. }
+            | Verb::Revert { name, force: true, .. }
+            | Verb::Resize { name, force: true, .. } => Some(name),
+            _ => None,
+        }
     }
 }
 
@@ -195,6 +195,15 @@ impl State {
         Some((self, outcome))
     }
 
+    /// The state once a forced verb has cut clients off, and done nothing else yet: a verb of others
+    /// that waits for them to leave may come before what it does next.
+    fn cut(&self, verb: &Verb, told: &Outcome) -> Option<State> {
+        let name = verb.forces().filter(|_| matches!(told, Outcome::Done | Outcome::Lost))?;
+        let mut cut = self.clone();
+        let clients = &mut cut.volumes.get_mut(name)?.clients;
+        (!std::mem::take(clients).is_empty()).then_some(cut)
+    }
+
     fn delete(&mut self, name: &str, force: bool, now: bool) -> Option<()> {
         let mut held = self.volumes.remove(name)?;
         let is_free = held.clients.is_empty() && held.volume.versions.is_empty();
@@ -248,7 +257,7 @@ pub(super) fn explain(
     threads: &[Vec<Told>],
     seen: &Seen,
 ) -> Result<State, Vec<Seen>> {
-    let cuts = threads.iter().flatten().any(|(verb, _)| verb.is_forced());
+    let cuts = threads.iter().flatten().any(|(verb, _)| verb.forces().is_some());
     let mut search = Search { threads, cuts, seen, found: None, others: Vec::new() };
     search.go(before.clone(), &vec![0; threads.len()]);
     search.found.ok_or(search.others)
@@ -279,6 +288,9 @@ impl Search<'_> {
         }
         for (thread, all) in self.threads.iter().enumerate() {
             let Some((verb, told)) = all.get(done[thread]) else { continue };
+            if let Some(cut) = state.cut(verb, told) {
+                self.go(cut, done);
+            }
             let mut next = done.to_vec();
             next[thread] += 1;
             for state in self.after(&state, thread, verb, told) {
@@ -318,6 +330,27 @@ mod tests {
 
     fn seen(name: &str, volume: Volume) -> Seen {
         Seen { volumes: BTreeMap::from([(name.to_owned(), volume)]), trash: Vec::new() }
+    }
+
+    #[test]
+    fn a_verb_that_waits_for_clients_may_come_once_others_have_cut_them_off() {
+        let mut before = State::default();
+        before.create("v", volume(&[2], &[(0, &[1])]), false);
+        before.attach("v", 1);
+        let name = || "v".to_owned();
+        let revert = (Verb::Revert { name: name(), version: 0, force: false }, Outcome::Done);
+        let delete = |force| Verb::Delete { name: name(), force, now: false };
+        let gone = Seen { trash: vec![name()], ..Seen::default() };
+        let threads = [vec![revert.clone()], vec![(delete(true), Outcome::Done)]];
+        assert!(explain(&before, &threads, &gone).is_ok());
+        // Nobody cuts them off: refused, or not by force.
+        for deleted in
+            [(delete(true), Outcome::Refused(String::new())), (delete(false), Outcome::Done)]
+        {
+            assert!(explain(&before, &[vec![revert.clone()], vec![deleted]], &gone).is_err());
+        }
+        let alone = [vec![revert]];
+        assert!(explain(&before, &alone, &seen("v", volume(&[1], &[(0, &[1])]))).is_err());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! 2. The paper's pictures are not known, only its text.
 //! 3. Lines are compared within one round; the median of the rounds is shown with its spread.
 
-use super::{Claim, Outcome, Table};
+use super::{Claim, Outcome, Table, median};
 use crate::plot::{Chart, Look, Scale, Series};
 
 /// A line of the paper's figures.
@@ -240,13 +240,6 @@ fn outcome(
 
 fn of_rate(measured: &Measured, is_shown: fn(Option<u32>) -> bool) -> Vec<Point> {
     measured.points.iter().filter(|point| is_shown(point.rate)).copied().collect()
-}
-
-/// The median of some numbers.
-fn median(mut numbers: Vec<f64>) -> Option<f64> {
-    numbers.sort_by(f64::total_cmp);
-    let middle = numbers.len().checked_sub(1)? / 2;
-    Some(numbers[middle].midpoint(numbers[numbers.len() / 2]))
 }
 
 /// The loads of some points: rate and share of updates.

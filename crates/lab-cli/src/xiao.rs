@@ -1,0 +1,424 @@
+//! `hindsight-lab xiao`: Xiao's experiments through the iSCSI target of a server of our own.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use api::{Client, CreateVersion, CreateVolume, ExitCode, SizeInput};
+use lab::experiment::xiao_served::{Measured, Method, Mix, Moved, UNITS, Writes, outcomes};
+use lab::report::Preface;
+use load::LoadError;
+use load::drive::{DriveSettings, Target, drive};
+use load::machine::device_of;
+use terminal::arguments::{size, span};
+use terminal::failure::Failure;
+use terminal::session::{Session, say};
+use trace::generate::{Extent, Generator, Spread, SpreadSettings, Workload};
+use units::{Granularity, Size, Span};
+
+use crate::initiator::{COMMAND_BYTES_MAX, Initiator};
+use crate::run::{answer, write_outcome};
+use crate::served::{Folder, OwnServer, Running};
+
+const MEASURED: Preface<'static> = Preface {
+    title: "Xiao's experiments through an iSCSI target, measured",
+    words: "Xiao and Yang, Implementation and Performance Evaluation of Two Snapshot Methods on \
+            iSCSI Target Storages, MSST 2006 (its slides). A server of our own is the target, the \
+            laboratory the initiator, both on this machine. Copy-on-write is `checkpointing`, \
+            redirect-on-write `redirect`, both captured on demand; a snapshot's block is the copy \
+            unit, of 4 KiB at least (the 0.5 KiB of the paper are simulated by `lab run xiao`). \
+            Judged is what the engine counts of its device once all has settled; its targets, disks \
+            and network are not these, so times are shown beside the paper's, and of them only their \
+            order is judged where the paper gives figures.",
+    found: "Measured",
+};
+
+const SMALL_BYTES: u64 = 4 << 10;
+const LARGE_BYTES: u64 = COMMAND_BYTES_MAX as u64;
+/// A unit of the largest size is written to once in a pass: so many of them at most.
+const WRITES_MAX: u64 = 2048;
+/// Shares of reads of the mixes. Those without a write come last: there is something to read.
+const READ_PERCENTS: [u8; 3] = [0, 50, 100];
+/// Times of arrival are made and not looked at: requests are sent as others end.
+const RATE: f64 = 1e6;
+const SETTLED_WITHIN: Duration = Duration::from_secs(300);
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The directory to write into; is made, files of the same names are replaced.
+    #[arg(long, short, value_name = "DIR", default_value = "hindsight-xiao")]
+    output: PathBuf,
+    /// Where the pool's file is while it runs [default: the output directory].
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Size of each volume; there is one for each method and copy unit.
+    #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = size)]
+    size: Size,
+    /// How long each mix runs.
+    #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = span)]
+    time: Span,
+    /// Requests of a mix in flight.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    depth: u32,
+    /// How often everything is measured.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// The seed of all workloads.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
+    let began = Instant::now();
+    let output = &args.output;
+    let is_whole = args.size.bytes().is_multiple_of(LARGE_BYTES) && args.size.bytes() >= 1 << 20;
+    if !is_whole {
+        return Err(Failure::usage("a volume has whole units of 64 KiB, 1 MiB at least").into());
+    }
+    std::fs::create_dir_all(output).with_context(|| format!("cannot make {}", output.display()))?;
+    let dir = args.dir.as_ref().unwrap_or(output);
+    let dir = dir.canonicalize().with_context(|| dir.display().to_string())?;
+    let rig = Rig::new(args, &dir)?;
+    let mut measured = Measured { setting: setting(args, &dir), ..Measured::default() };
+    for round in 0..args.rounds {
+        rig.round(round, &mut measured)?;
+    }
+    drop(rig);
+    let outcomes = outcomes(&measured);
+    outcomes.iter().try_for_each(|one| write_outcome(output, one))?;
+    answer(session, output, MEASURED, outcomes, began)
+}
+
+fn setting(args: &Args, dir: &std::path::Path) -> String {
+    format!(
+        "Volumes of {}, written whole before; one pool, in a file on {}, with the server's defaults. \
+         First writes one at a time, {} of each volume in units of 64 KiB apart, and the same once \
+         more. Mixes of random 4 KiB, {} in flight, {} each, after a capture. {} rounds, methods in \
+         turns; seed {}. What is counted of the device is counted once nothing waits to be put in \
+         place.",
+        args.size,
+        device_of(dir),
+        writes_of(args),
+        args.depth,
+        args.time,
+        args.rounds,
+        args.seed,
+    )
+}
+
+/// Writes of a pass.
+fn writes_of(args: &Args) -> u64 {
+    (args.size.bytes() / LARGE_BYTES).min(WRITES_MAX)
+}
+
+/// A server with a volume for each method and unit.
+struct Rig<'a> {
+    args: &'a Args,
+    client: Client,
+    portal: SocketAddr,
+    _running: Running,
+    /// Goes after the server.
+    _folder: Folder,
+}
+
+/// One of its volumes.
+#[derive(Clone, Copy)]
+struct Subject {
+    method: Method,
+    unit_bytes: u64,
+}
+
+impl Subject {
+    fn name(self) -> String {
+        format!("{}-{}k", self.method.architecture(), self.unit_bytes >> 10)
+    }
+}
+
+impl<'a> Rig<'a> {
+    fn new(args: &'a Args, dir: &std::path::Path) -> anyhow::Result<Rig<'a>> {
+        let folder = Folder(dir.join(format!("xiao-{}", std::process::id())));
+        let pool = folder.0.display().to_string();
+        let api = format!("unix:{pool}/api.sock");
+        // All volumes, and their history of each round.
+        let volumes = UNITS.len() as u64 * Method::ALL.len() as u64;
+        let room = args.size.bytes() * volumes * (4 + 3 * u64::from(args.rounds));
+        let pool_size = room.max(4 << 30).to_string();
+        let arguments = ["--pool", &pool, "--pool-size", &pool_size, "--http", &api];
+        let listeners = ["--iscsi", "127.0.0.1:0", "--nbd", "none"];
+        let running = OwnServer::find()?.start(&[&arguments[..], &listeners].concat())?;
+        let portal = running.address("iscsi")?.parse()?;
+        let client = Client::new(api.parse().map_err(Failure::new)?)?;
+        let rig = Rig { args, client, portal, _running: running, _folder: folder };
+        for subject in UNITS.iter().flat_map(|unit| both(*unit, 0)) {
+            rig.make(subject)?;
+            say(&format!("{} is full", subject.name()));
+        }
+        Ok(rig)
+    }
+
+    /// Makes a volume, and writes all of it.
+    fn make(&self, subject: Subject) -> anyhow::Result<()> {
+        self.client.create_volume(&CreateVolume {
+            name: subject.name(),
+            size: SizeInput(self.args.size),
+            architecture: Some(subject.method.architecture().to_owned()),
+            granularity: Some(Granularity::OnDemand),
+            copy_unit: Some(SizeInput(Size(subject.unit_bytes))),
+            ..CreateVolume::default()
+        })?;
+        let mut initiator = self.initiator(subject, 0)?;
+        let bytes = vec![0xa5; COMMAND_BYTES_MAX];
+        for at in (0..self.args.size.bytes()).step_by(COMMAND_BYTES_MAX) {
+            initiator.write(at, &bytes)?;
+        }
+        initiator.flush()?;
+        self.settle(subject)
+    }
+
+    fn initiator(&self, subject: Subject, port: u32) -> anyhow::Result<Initiator> {
+        let name = self.client.volume(&subject.name())?.iscsi_name.context("it has a target")?;
+        Initiator::log_in(self.portal, &name, port)
+    }
+
+    /// Waits until all is in place that the architecture puts there: what is redirected stays
+    /// where it is as long as the capture does.
+    fn settle(&self, subject: Subject) -> anyhow::Result<()> {
+        let until = Instant::now() + SETTLED_WITHIN;
+        loop {
+            let unplaced = self.client.volume(&subject.name())?.unplaced_bytes;
+            let pending = self.client.pool()?.pending_entries;
+            let is_placed = subject.method == Method::RedirectOnWrite || unplaced == 0;
+            if is_placed && pending == 0 {
+                return Ok(());
+            }
+            let left = format!("{unplaced} bytes and {pending} entries");
+            ensure!(Instant::now() < until, "{} does not settle: {left}", subject.name());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn capture(&self, subject: Subject) -> anyhow::Result<()> {
+        self.client.create_version(&subject.name(), &CreateVersion::default())?;
+        Ok(())
+    }
+
+    /// Bytes of its device that a volume has moved so far.
+    fn moved(&self, subject: Subject) -> anyhow::Result<Moved> {
+        let volume = self.client.volume(&subject.name())?;
+        let bytes = |kinds: &[&str]| {
+            let of_it = volume.device_io.iter().filter(|one| kinds.contains(&&*one.kind));
+            of_it.map(|one| one.bytes as f64).sum()
+        };
+        Ok(Moved {
+            read: bytes(&["current-read", "history-read", "copy-read"]),
+            logged: bytes(&["journal-write", "history-write"]),
+            before_read: bytes(&["before-image-read"]),
+            before_written: bytes(&["before-image-write"]),
+            placed: bytes(&["current-write", "copy-write"]),
+        })
+    }
+
+    fn round(&self, round: u32, measured: &mut Measured) -> anyhow::Result<()> {
+        for unit in UNITS {
+            for subject in both(unit, round) {
+                let small = self.writes(subject, round, SMALL_BYTES)?;
+                let large = self.writes(subject, round, LARGE_BYTES)?;
+                say(&format!(
+                    "round {round}, {}: 4 KiB {:.0} us, then {:.0} us; 64 KiB {:.0} us",
+                    subject.name(),
+                    small.first_us,
+                    small.second_us,
+                    large.first_us,
+                ));
+                measured.small.push(small);
+                measured.large.push(large);
+            }
+        }
+        for unit in [UNITS[0], UNITS[UNITS.len() - 1]] {
+            for read_percent in READ_PERCENTS {
+                for subject in both(unit, round) {
+                    let mix = self.mix(subject, round, read_percent)?;
+                    say(&format!(
+                        "round {round}, {}, {read_percent} % reads: {:.0} requests/s, {:.0} bytes \
+                         of the device each",
+                        subject.name(),
+                        mix.requests_per_second,
+                        mix.device_bytes,
+                    ));
+                    measured.mixes.push(mix);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes once to each 64 KiB after a capture, and then once more.
+    fn writes(&self, subject: Subject, round: u32, length: u64) -> anyhow::Result<Writes> {
+        let (count, step) = (writes_of(self.args), LARGE_BYTES);
+        // Somewhere in its 64 KiB, and in no order.
+        let within = self.args.seed.wrapping_add(u64::from(round)) % (step / length) * length;
+        let stride = (count / 2 * 2).saturating_sub(7).max(1);
+        let places: Vec<u64> =
+            (0..count).map(|nth| nth * coprime(stride, count) % count * step + within).collect();
+        self.capture(subject)?;
+        self.settle(subject)?;
+        let start = self.moved(subject)?;
+        let first_us = self.pass(subject, &places, length, Some(round as u8 | 1))?;
+        self.settle(subject)?;
+        let middle = self.moved(subject)?;
+        let copies = self.client.volume(&subject.name())?.copies;
+        let efficiency = copies.and_then(|copies| copies.space_efficiency);
+        let second_us = self.pass(subject, &places, length, Some(round as u8 & !1))?;
+        self.settle(subject)?;
+        let end = self.moved(subject)?;
+        let read_us = self.pass(subject, &places, length, None)?;
+        let each = |from: Moved, to: Moved| between(from, to, count as f64);
+        Ok(Writes {
+            method: subject.method,
+            unit_bytes: subject.unit_bytes,
+            write_bytes: length,
+            round,
+            first_us,
+            second_us,
+            read_us,
+            first: each(start, middle),
+            second: each(middle, end),
+            efficiency: efficiency.context("a capture that keeps something")?,
+        })
+    }
+
+    /// Writes these bytes to all places, or reads them; the mean time in microseconds.
+    fn pass(
+        &self,
+        subject: Subject,
+        places: &[u64],
+        length: u64,
+        written: Option<u8>,
+    ) -> anyhow::Result<f64> {
+        let mut initiator = self.initiator(subject, 0)?;
+        let mut bytes = vec![written.unwrap_or(0); length as usize];
+        let began = Instant::now();
+        for &place in places {
+            match written {
+                Some(_) => initiator.write(place, &bytes)?,
+                None => initiator.read(place, &mut bytes)?,
+            }
+        }
+        let took = began.elapsed();
+        initiator.flush()?;
+        Ok(took.as_secs_f64() * 1e6 / places.len() as f64)
+    }
+
+    /// Random requests after a capture.
+    fn mix(&self, subject: Subject, round: u32, read_percent: u8) -> anyhow::Result<Mix> {
+        if read_percent < 100 {
+            self.capture(subject)?;
+        }
+        self.settle(subject)?;
+        let before = self.moved(subject)?;
+        let workload = Workload::Spread(SpreadSettings {
+            spread: Spread::Uniform,
+            rate: RATE,
+            write_percent: 100 - read_percent,
+            length_bytes: SMALL_BYTES,
+            capacity_bytes: self.args.size.bytes(),
+        });
+        let seed = self.args.seed.wrapping_add(u64::from(round));
+        let extent = Extent { seed, requests_max: None, duration_ns: None };
+        let mut source = Generator::new(workload, extent)?;
+        let name = self.client.volume(&subject.name())?.iscsi_name.context("it has a target")?;
+        let (ports, idle) = (AtomicU32::new(0), Mutex::default());
+        let target: Arc<dyn Target> = Arc::new(Remote { portal: self.portal, name, ports, idle });
+        let settings = DriveSettings {
+            depth: self.args.depth as usize,
+            warm_up: Duration::ZERO,
+            time: Some(Duration::from_nanos(self.args.time.as_nanos())),
+        };
+        let driven = drive(&[target], &mut source, settings, &mut || (), &mut || ())?;
+        self.settle(subject)?;
+        let requests = driven.requests() as f64;
+        let moved = between(before, self.moved(subject)?, requests);
+        Ok(Mix {
+            method: subject.method,
+            unit_bytes: subject.unit_bytes,
+            round,
+            read_percent,
+            requests_per_second: requests / driven.seconds,
+            device_bytes: moved.all(),
+        })
+    }
+}
+
+/// Both methods; which is first turns around from round to round.
+fn both(unit_bytes: u64, round: u32) -> [Subject; 2] {
+    let [one, other] = Method::ALL.map(|method| Subject { method, unit_bytes });
+    if round.is_multiple_of(2) { [one, other] } else { [other, one] }
+}
+
+/// The next number from there that has no factor in common with another.
+fn coprime(mut number: u64, other: u64) -> u64 {
+    let gcd = |mut a: u64, mut b: u64| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    while gcd(number, other) != 1 {
+        number += 1;
+    }
+    number
+}
+
+fn between(from: Moved, to: Moved, count: f64) -> Moved {
+    Moved {
+        read: (to.read - from.read) / count,
+        logged: (to.logged - from.logged) / count,
+        before_read: (to.before_read - from.before_read) / count,
+        before_written: (to.before_written - from.before_written) / count,
+        placed: (to.placed - from.placed) / count,
+    }
+}
+
+/// A target with as many sessions as requests were in flight at once.
+struct Remote {
+    portal: SocketAddr,
+    name: String,
+    ports: AtomicU32,
+    idle: Mutex<Vec<Initiator>>,
+}
+
+impl Remote {
+    /// Does something in a session of its own; one in which something failed is not used again.
+    fn with(&self, work: impl FnOnce(&mut Initiator) -> anyhow::Result<()>) -> load::Result<()> {
+        let failed = |error: anyhow::Error| LoadError::Unexpected(format!("iSCSI: {error:#}"));
+        let lock = || self.idle.lock().expect("no holder panics");
+        let idle = lock().pop();
+        let mut initiator = match idle {
+            Some(initiator) => initiator,
+            None => {
+                let port = self.ports.fetch_add(1, Ordering::Relaxed);
+                Initiator::log_in(self.portal, &self.name, port).map_err(failed)?
+            }
+        };
+        work(&mut initiator).map_err(failed)?;
+        lock().push(initiator);
+        Ok(())
+    }
+}
+
+impl Target for Remote {
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> load::Result<()> {
+        self.with(|initiator| initiator.read(offset, buffer))
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> load::Result<()> {
+        self.with(|initiator| initiator.write(offset, bytes))
+    }
+
+    fn flush(&self) -> load::Result<()> {
+        self.with(Initiator::flush)
+    }
+}
