@@ -30,9 +30,9 @@ const MEASURED: Preface<'static> = Preface {
             laboratory the initiator, both on this machine. Copy-on-write is `checkpointing`, \
             redirect-on-write `redirect`, both captured on demand; a snapshot's block is the copy \
             unit, of 4 KiB at least (the 0.5 KiB of the paper are simulated by `lab run xiao`). \
-            Judged is what the engine counts of its device once all has settled; its targets, disks \
-            and network are not these, so times are shown beside the paper's, and of them only their \
-            order is judged where the paper gives figures.",
+            Judged is what the engine counts of its device once all has settled; the paper's \
+            targets, disks and network are not these, so times are shown beside its own, and of \
+            them only their order is judged, where it gives figures.",
     found: "Measured",
 };
 
@@ -61,10 +61,12 @@ pub struct Args {
     #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = span)]
     time: Span,
     /// Requests of a mix in flight.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 8,
+          value_parser = clap::value_parser!(u32).range(1..=64))]
     depth: u32,
     /// How often everything is measured.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// The seed of all workloads.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -94,11 +96,10 @@ pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
 
 fn setting(args: &Args, dir: &std::path::Path) -> String {
     format!(
-        "Volumes of {}, written whole before; one pool, in a file on {}, with the server's defaults. \
-         First writes one at a time, {} of each volume in units of 64 KiB apart, and the same once \
-         more. Mixes of random 4 KiB, {} in flight, {} each, after a capture. {} rounds, methods in \
-         turns; seed {}. What is counted of the device is counted once nothing waits to be put in \
-         place.",
+        "Volumes of {}, written whole before; one pool, in a file on {}, with the server's \
+         defaults. First writes one at a time, {} of each volume in units of 64 KiB apart, and the \
+         same once more. Mixes of random 4 KiB, {} in flight, {} each, after a capture. {} rounds, methods in \
+         turns; seed {}. The device's bytes are counted once nothing waits to be put in place.",
         args.size,
         device_of(dir),
         writes_of(args),
@@ -222,21 +223,8 @@ impl<'a> Rig<'a> {
     }
 
     fn round(&self, round: u32, measured: &mut Measured) -> anyhow::Result<()> {
-        for unit in UNITS {
-            for subject in both(unit, round) {
-                let small = self.writes(subject, round, SMALL_BYTES)?;
-                let large = self.writes(subject, round, LARGE_BYTES)?;
-                say(&format!(
-                    "round {round}, {}: 4 KiB {:.0} us, then {:.0} us; 64 KiB {:.0} us",
-                    subject.name(),
-                    small.first_us,
-                    small.second_us,
-                    large.first_us,
-                ));
-                measured.small.push(small);
-                measured.large.push(large);
-            }
-        }
+        measured.small.extend(self.writes(round, SMALL_BYTES)?);
+        measured.large.extend(self.writes(round, LARGE_BYTES)?);
         for unit in [UNITS[0], UNITS[UNITS.len() - 1]] {
             for read_percent in READ_PERCENTS {
                 for subject in both(unit, round) {
@@ -255,39 +243,58 @@ impl<'a> Rig<'a> {
         Ok(())
     }
 
-    /// Writes once to each 64 KiB after a capture, and then once more.
-    fn writes(&self, subject: Subject, round: u32, length: u64) -> anyhow::Result<Writes> {
-        let (count, step) = (writes_of(self.args), LARGE_BYTES);
-        // Somewhere in its 64 KiB, and in no order.
-        let within = self.args.seed.wrapping_add(u64::from(round)) % (step / length) * length;
-        let stride = (count / 2 * 2).saturating_sub(7).max(1);
-        let places: Vec<u64> =
-            (0..count).map(|nth| nth * coprime(stride, count) % count * step + within).collect();
-        self.capture(subject)?;
-        self.settle(subject)?;
-        let start = self.moved(subject)?;
-        let first_us = self.pass(subject, &places, length, Some(round as u8 | 1))?;
-        self.settle(subject)?;
-        let middle = self.moved(subject)?;
+    /// Writes once to each 64 KiB of all volumes after a capture, and then once more. Nothing of a
+    /// volume is put in place before all have been written to: that begins seconds later.
+    fn writes(&self, round: u32, length: u64) -> anyhow::Result<Vec<Writes>> {
+        let subjects: Vec<Subject> = UNITS.iter().flat_map(|unit| both(*unit, round)).collect();
+        let places = places(self.args, round, length);
+        let pass = |written| -> anyhow::Result<Vec<f64>> {
+            subjects.iter().map(|one| self.pass(*one, &places, length, written)).collect()
+        };
+        let settled = || -> anyhow::Result<Vec<Moved>> {
+            subjects.iter().try_for_each(|one| self.settle(*one))?;
+            subjects.iter().map(|one| self.moved(*one)).collect()
+        };
+        subjects.iter().try_for_each(|one| self.capture(*one))?;
+        let start = settled()?;
+        let first_us = pass(Some(round as u8 | 1))?;
+        let middle = settled()?;
+        let efficiency = subjects.iter().map(|one| self.efficiency(*one));
+        let efficiency = efficiency.collect::<anyhow::Result<Vec<f64>>>()?;
+        let second_us = pass(Some(round as u8 & !1))?;
+        let end = settled()?;
+        let read_us = pass(None)?;
+        let each = |from: &[Moved], to: &[Moved], at: usize| {
+            between(from[at], to[at], places.len() as f64)
+        };
+        let writes = |(at, subject): (usize, &Subject)| {
+            say(&format!(
+                "round {round}, {}, {}: {:.0} us, then {:.0} us",
+                subject.name(),
+                Size(length),
+                first_us[at],
+                second_us[at],
+            ));
+            Writes {
+                method: subject.method,
+                unit_bytes: subject.unit_bytes,
+                write_bytes: length,
+                round,
+                first_us: first_us[at],
+                second_us: second_us[at],
+                read_us: read_us[at],
+                first: each(&start, &middle, at),
+                second: each(&middle, &end, at),
+                efficiency: efficiency[at],
+            }
+        };
+        Ok(subjects.iter().enumerate().map(writes).collect())
+    }
+
+    /// Bytes that changed since the newest capture, of those that it keeps.
+    fn efficiency(&self, subject: Subject) -> anyhow::Result<f64> {
         let copies = self.client.volume(&subject.name())?.copies;
-        let efficiency = copies.and_then(|copies| copies.space_efficiency);
-        let second_us = self.pass(subject, &places, length, Some(round as u8 & !1))?;
-        self.settle(subject)?;
-        let end = self.moved(subject)?;
-        let read_us = self.pass(subject, &places, length, None)?;
-        let each = |from: Moved, to: Moved| between(from, to, count as f64);
-        Ok(Writes {
-            method: subject.method,
-            unit_bytes: subject.unit_bytes,
-            write_bytes: length,
-            round,
-            first_us,
-            second_us,
-            read_us,
-            first: each(start, middle),
-            second: each(middle, end),
-            efficiency: efficiency.context("a capture that keeps something")?,
-        })
+        copies.and_then(|copies| copies.space_efficiency).context("a capture that keeps something")
     }
 
     /// Writes these bytes to all places, or reads them; the mean time in microseconds.
@@ -356,6 +363,14 @@ impl<'a> Rig<'a> {
 fn both(unit_bytes: u64, round: u32) -> [Subject; 2] {
     let [one, other] = Method::ALL.map(|method| Subject { method, unit_bytes });
     if round.is_multiple_of(2) { [one, other] } else { [other, one] }
+}
+
+/// Somewhere in each 64 KiB, in no order.
+fn places(args: &Args, round: u32, length: u64) -> Vec<u64> {
+    let count = writes_of(args);
+    let within = args.seed.wrapping_add(round.into()) % (LARGE_BYTES / length) * length;
+    let stride = coprime(count * 5 / 8 + 1, count);
+    (0..count).map(|nth| nth * stride % count * LARGE_BYTES + within).collect()
 }
 
 /// The next number from there that has no factor in common with another.

@@ -195,8 +195,8 @@ impl State {
         Some((self, outcome))
     }
 
-    /// The state once a forced verb has cut clients off, and done nothing else yet: a verb of others
-    /// that waits for them to leave may come before what it does next.
+    /// The state once a forced verb has cut clients off, and done nothing else yet: a verb of
+    /// others that waits for them to leave may come before what it does next.
     fn cut(&self, verb: &Verb, told: &Outcome) -> Option<State> {
         let name = verb.forces().filter(|_| matches!(told, Outcome::Done | Outcome::Lost))?;
         let mut cut = self.clone();

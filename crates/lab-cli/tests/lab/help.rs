@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::fixture::{Ran, hindsight, lab, program};
 
-const VERBS: [&str; 6] = ["", "list", "run", "darc", "replay", "ucdp"];
+const VERBS: [&str; 7] = ["", "list", "run", "darc", "replay", "ucdp", "xiao"];
 
 #[test]
 fn the_help_of_every_verb_is_its_snapshot() {

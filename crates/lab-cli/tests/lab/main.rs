@@ -63,6 +63,31 @@ fn an_experiment_has_what_the_engine_counts_beside_it() {
 }
 
 #[test]
+fn snapshots_are_measured_through_an_iscsi_target() {
+    let dir = tempfile::tempdir().expect("directory");
+    let settings = ["--rounds", "1", "--size", "2MiB", "--time", "50ms", "--depth", "2"];
+    let ran = lab(&[&["xiao", "-o", text(dir.path()), "--json"][..], &settings].concat());
+    // An order of times that differs from the paper's makes it 3.
+    assert!(matches!(ran.code, 0 | 3), "{ran:?}");
+    let answer: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
+    let experiments = answer["experiments"].as_array().expect("experiments");
+    let claims = experiments.iter().flat_map(|one| one["claims"].as_array().expect("claims"));
+    let verdicts: Vec<(String, String)> =
+        claims.map(|one| (one["what"].to_string(), one["verdict"].to_string())).collect();
+    let counted: Vec<_> = verdicts
+        .iter()
+        .filter(|(what, _)| what.contains("blocks of the snapshot") || what.contains("efficiency"))
+        .collect();
+    assert_eq!(counted.len(), 4, "{verdicts:?}");
+    assert!(counted.iter().all(|(_, verdict)| verdict == "\"holds\""), "{counted:?}");
+    let table = std::fs::read_to_string(dir.path().join("xiao-iscsi-mix.csv")).expect("a table");
+    assert_eq!(table.lines().count(), 1 + 12);
+    let left: Vec<_> = std::fs::read_dir(dir.path()).expect("directory").collect();
+    assert_eq!(left.len(), 10, "pictures, tables and the report: {left:?}");
+    assert_eq!(lab(&["xiao", "--size", "1000"]).code, 2);
+}
+
+#[test]
 fn a_trace_goes_through_the_engine_beside_the_model() {
     let dir = tempfile::tempdir().expect("directory");
     let path = dir.path().join("trace");

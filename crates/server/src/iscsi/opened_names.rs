@@ -36,7 +36,7 @@ pub(super) enum Entered {
     /// It did not: the name means something else, or too many are in use.
     Refused,
     Known,
-    /// What it means is to be kept; these were forgotten.
+    /// Its meaning is to be kept; these were forgotten.
     ToKeep(Vec<String>),
 }
 
@@ -94,7 +94,7 @@ impl OpenedNames {
         *self.0.lock() = names.into_iter().map(meaning).collect();
     }
 
-    /// What a name means is kept over restarts.
+    /// The meaning of a name is kept over restarts.
     pub(super) fn set_durable(&self, name: &str) {
         if let Some(meaning) = self.0.lock().get_mut(name) {
             meaning.is_durable = true;

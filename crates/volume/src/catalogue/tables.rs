@@ -1,8 +1,8 @@
 //! The tables of the catalogue: their names, keys and rows. `docs/format/catalogue.md`.
 //!
 //! Every pool has all of them, from when it was made or was first opened by a program that knows
-//! them; the superblock says so (`FEATURE_TABLES`, `FEATURE_TARGETS`). But for [`OPTIONAL`] ones, each
-//! of which is made with its first row: a pool without one stays as it is.
+//! them; the superblock says so (`FEATURE_TABLES`, `FEATURE_TARGETS`). But for [`OPTIONAL`] ones,
+//! each of which is made with its first row: a pool without one stays as it is.
 
 use std::io;
 use std::marker::PhantomData;
@@ -202,7 +202,7 @@ pub const OF_ALL_POOLS: [&str; 10] = [
 /// pass it over: they let nobody in by a token.
 pub const TOKENS: Table<&str, TokenRecord> = Table { name: "tokens", of: PhantomData };
 
-/// Names of moments that iSCSI initiators have opened, and what they mean. Programs that do not know
+/// Names of moments that iSCSI initiators have opened, and their meaning. Programs that do not know
 /// this table pass it over: a name means what it means then.
 pub const OPENED_NAMES: Table<&str, OpenedNameRecord> =
     Table { name: "opened-names", of: PhantomData };

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Who is registered with a volume, and who holds it.
+/// The ports that are registered with a volume, and the reservation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reservations {
@@ -44,7 +44,7 @@ pub struct Registration {
 pub struct Reservation {
     /// The port that asked for it.
     pub port: InitiatorPort,
-    /// What others may do.
+    /// The use that it leaves to others.
     pub kind: ReservationKind,
 }
 
