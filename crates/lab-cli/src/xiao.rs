@@ -98,8 +98,10 @@ fn setting(args: &Args, dir: &std::path::Path) -> String {
     format!(
         "Volumes of {}, written whole before; one pool, in a file on {}, with the server's \
          defaults. First writes one at a time, {} of each volume in units of 64 KiB apart, and the \
-         same once more. Mixes of random 4 KiB, {} in flight, {} each, after a capture. {} rounds, methods in \
-         turns; seed {}. The device's bytes are counted once nothing waits to be put in place.",
+         same once more. Mixes of random 4 KiB, {} in flight, {} each, after a capture. {} \
+         rounds, methods in \
+         turns; seed {}. The device's bytes are counted once nothing waits to be put in \
+         place.",
         args.size,
         device_of(dir),
         writes_of(args),
