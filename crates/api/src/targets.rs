@@ -17,6 +17,9 @@ pub struct IscsiTarget {
     pub name: String,
     /// The same for clients that take a URL, on this machine.
     pub uri: String,
+    /// The `ADDRESS:PORT`s that discovery tells initiators elsewhere; none are those at which they
+    /// come.
+    pub announced: Vec<String>,
     /// The access to it, and to moments of it.
     pub access: IscsiAccess,
     /// The sessions on it, and on moments of it.

@@ -203,8 +203,10 @@ fn show(session: &Session, targets: &[IscsiTarget], wanted: &str) -> anyhow::Res
     let sessions: Vec<&api::IscsiSession> = found.sessions.iter().filter(is_this).collect();
     let uri = found.uri.replace(&found.name, &name);
     let portal = uri.trim_start_matches("iscsi://").split('/').next().unwrap_or_default();
-    let log_in = format!("iscsiadm -m node -T {name} -p {portal} --login");
-    let discover = format!("iscsiadm -m discovery -t sendtargets -p {portal}");
+    // Linux is rather not on this machine.
+    let known = found.announced.first().map_or(portal, String::as_str);
+    let log_in = format!("iscsiadm -m node -T {name} -p {known} --login");
+    let discover = format!("iscsiadm -m discovery -t sendtargets -p {known}");
     let qemu = match moment {
         None => format!("-drive file={uri},format=raw,if=virtio"),
         Some(_) => format!("-drive file={uri},format=raw,if=virtio,readonly=on"),

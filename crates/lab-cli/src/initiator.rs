@@ -51,7 +51,9 @@ impl Initiator {
     }
 
     fn negotiate(&mut self, target: &str, port: u32) -> anyhow::Result<()> {
-        let name = format!("iqn.2026-11.org.example:lab-{}", std::process::id());
+        // A target takes 16 sessions of an initiator.
+        let number = port / 16;
+        let name = format!("iqn.2026-11.org.example:lab-{}-{number}", std::process::id());
         let longest = COMMAND_BYTES_MAX.to_string();
         let pairs = [
             ("InitiatorName", name.as_str()),

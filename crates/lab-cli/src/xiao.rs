@@ -13,11 +13,11 @@ use lab::report::Preface;
 use load::LoadError;
 use load::drive::{DriveSettings, Target, drive};
 use load::machine::device_of;
-use terminal::arguments::{size, span};
+use terminal::arguments::size;
 use terminal::failure::Failure;
 use terminal::session::{Session, say};
 use trace::generate::{Extent, Generator, Spread, SpreadSettings, Workload};
-use units::{Granularity, Size, Span};
+use units::{Granularity, Size};
 
 use crate::initiator::{COMMAND_BYTES_MAX, Initiator};
 use crate::run::{answer, write_outcome};
@@ -57,9 +57,9 @@ pub struct Args {
     /// Size of each volume; there is one for each method and copy unit.
     #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = size)]
     size: Size,
-    /// How long each mix runs.
-    #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = span)]
-    time: Span,
+    /// Requests of each mix [default: one for each block of 4 KiB].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    requests: Option<u64>,
     /// Requests of a mix in flight.
     #[arg(long, value_name = "N", default_value_t = 8,
           value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -98,15 +98,14 @@ fn setting(args: &Args, dir: &std::path::Path) -> String {
     format!(
         "Volumes of {}, written whole before; one pool, in a file on {}, with the server's \
          defaults. First writes one at a time, {} of each volume in units of 64 KiB apart, and the \
-         same once more. Mixes of random 4 KiB, {} in flight, {} each, after a capture. {} \
-         rounds, methods in \
-         turns; seed {}. The device's bytes are counted once nothing waits to be put in \
-         place.",
+         same once more. Mixes of {} random requests of 4 KiB, {} in flight, after a capture. {} \
+         rounds, methods in turns; seed {}. The device's bytes are counted once nothing waits to \
+         be put in place.",
         args.size,
         device_of(dir),
         writes_of(args),
+        requests_of(args),
         args.depth,
-        args.time,
         args.rounds,
         args.seed,
     )
@@ -115,6 +114,11 @@ fn setting(args: &Args, dir: &std::path::Path) -> String {
 /// Writes of a pass.
 fn writes_of(args: &Args) -> u64 {
     (args.size.bytes() / LARGE_BYTES).min(WRITES_MAX)
+}
+
+/// Requests of a mix: their number decides how many are first writes, whatever the machine.
+fn requests_of(args: &Args) -> u64 {
+    args.requests.unwrap_or(args.size.bytes() / SMALL_BYTES)
 }
 
 /// A server with a volume for each method and unit.
@@ -211,17 +215,20 @@ impl<'a> Rig<'a> {
     /// Bytes of its device that a volume has moved so far.
     fn moved(&self, subject: Subject) -> anyhow::Result<Moved> {
         let volume = self.client.volume(&subject.name())?;
-        let bytes = |kinds: &[&str]| {
-            let of_it = volume.device_io.iter().filter(|one| kinds.contains(&&*one.kind));
-            of_it.map(|one| one.bytes as f64).sum()
-        };
-        Ok(Moved {
-            read: bytes(&["current-read", "history-read", "copy-read"]),
-            logged: bytes(&["journal-write", "history-write"]),
-            before_read: bytes(&["before-image-read"]),
-            before_written: bytes(&["before-image-write"]),
-            placed: bytes(&["current-write", "copy-write"]),
-        })
+        let mut moved = Moved::default();
+        for one in volume.device_io {
+            let sum = match &*one.kind {
+                "current-read" => &mut moved.place_read,
+                "history-read" => &mut moved.log_read,
+                "journal-write" | "history-write" => &mut moved.logged,
+                "before-image-read" => &mut moved.before_read,
+                "before-image-write" => &mut moved.before_written,
+                "current-write" => &mut moved.placed,
+                _ => &mut moved.rest,
+            };
+            *sum += one.bytes as f64;
+        }
+        Ok(moved)
     }
 
     fn round(&self, round: u32, measured: &mut Measured) -> anyhow::Result<()> {
@@ -336,16 +343,14 @@ impl<'a> Rig<'a> {
             capacity_bytes: self.args.size.bytes(),
         });
         let seed = self.args.seed.wrapping_add(u64::from(round));
-        let extent = Extent { seed, requests_max: None, duration_ns: None };
+        let requests_max = Some(requests_of(self.args));
+        let extent = Extent { seed, requests_max, duration_ns: None };
         let mut source = Generator::new(workload, extent)?;
         let name = self.client.volume(&subject.name())?.iscsi_name.context("it has a target")?;
         let (ports, idle) = (AtomicU32::new(0), Mutex::default());
         let target: Arc<dyn Target> = Arc::new(Remote { portal: self.portal, name, ports, idle });
-        let settings = DriveSettings {
-            depth: self.args.depth as usize,
-            warm_up: Duration::ZERO,
-            time: Some(Duration::from_nanos(self.args.time.as_nanos())),
-        };
+        let settings =
+            DriveSettings { depth: self.args.depth as usize, warm_up: Duration::ZERO, time: None };
         let driven = drive(&[target], &mut source, settings, &mut || (), &mut || ())?;
         self.settle(subject)?;
         let requests = driven.requests() as f64;
@@ -391,11 +396,13 @@ fn coprime(mut number: u64, other: u64) -> u64 {
 
 fn between(from: Moved, to: Moved, count: f64) -> Moved {
     Moved {
-        read: (to.read - from.read) / count,
+        place_read: (to.place_read - from.place_read) / count,
+        log_read: (to.log_read - from.log_read) / count,
         logged: (to.logged - from.logged) / count,
         before_read: (to.before_read - from.before_read) / count,
         before_written: (to.before_written - from.before_written) / count,
         placed: (to.placed - from.placed) / count,
+        rest: (to.rest - from.rest) / count,
     }
 }
 

@@ -200,8 +200,12 @@ impl State {
     fn cut(&self, verb: &Verb, told: &Outcome) -> Option<State> {
         let name = verb.forces().filter(|_| matches!(told, Outcome::Done | Outcome::Lost))?;
         let mut cut = self.clone();
-        let clients = &mut cut.volumes.get_mut(name)?.clients;
-        (!std::mem::take(clients).is_empty()).then_some(cut)
+        let held = cut.volumes.get_mut(name)?;
+        if matches!(verb, Verb::Resize { pages, .. } if *pages >= held.volume.pages.0.len()) {
+            // One that grows asks nobody to leave.
+            return None;
+        }
+        (!std::mem::take(&mut held.clients).is_empty()).then_some(cut)
     }
 
     fn delete(&mut self, name: &str, force: bool, now: bool) -> Option<()> {
@@ -348,6 +352,12 @@ mod tests {
             [(delete(true), Outcome::Refused(String::new())), (delete(false), Outcome::Done)]
         {
             assert!(explain(&before, &[vec![revert.clone()], vec![deleted]], &gone).is_err());
+        }
+        // One that grows cuts nobody off.
+        let grow = Verb::Resize { name: name(), pages: 2, force: true };
+        let both = [vec![revert.clone()], vec![(grow, Outcome::Done)]];
+        for pages in [&[1, 0], &[2, 0]] {
+            assert!(explain(&before, &both, &seen("v", volume(pages, &[(0, &[1])]))).is_err());
         }
         let alone = [vec![revert]];
         assert!(explain(&before, &alone, &seen("v", volume(&[1], &[(0, &[1])]))).is_err());

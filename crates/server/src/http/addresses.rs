@@ -130,6 +130,7 @@ impl Addresses {
             volume: volume.to_owned(),
             name,
             uri: self.iscsi_uri(volume)?,
+            announced: context.announced.clone(),
             access,
             sessions: self.sessions_on(volume),
             reservations,

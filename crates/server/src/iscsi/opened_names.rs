@@ -5,10 +5,11 @@
 //! after its last session, or after the start. The catalogue keeps what a name means over restarts,
 //! but for the canonical name of a moment, `:at:seq:N`, which means the same for ever.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use env::RankedMutex;
+use tokio::sync::{Mutex, MutexGuard};
 use units::Seq;
 use volume::OpenedName;
 
@@ -36,13 +37,24 @@ pub(super) enum Entered {
     /// It did not: the name means something else, or too many are in use.
     Refused,
     Known,
-    /// Its meaning is to be kept; these were forgotten.
-    ToKeep(Vec<String>),
+    /// Its meaning is to be kept.
+    ToKeep,
 }
 
 /// Names of moments, and what they mean.
 #[derive(Debug, Default)]
-pub(crate) struct OpenedNames(RankedMutex<BTreeMap<String, Meaning>>);
+pub(crate) struct OpenedNames {
+    state: RankedMutex<State>,
+    /// Held from when a name is entered until it is kept: the catalogue follows memory.
+    turn: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    opened: BTreeMap<String, Meaning>,
+    /// Those that are to be kept no more.
+    forgotten: BTreeSet<String>,
+}
 
 impl Meaning {
     fn of(moment: Moment, is_durable: bool) -> Meaning {
@@ -58,21 +70,31 @@ impl OpenedNames {
     /// The meaning of a name that was opened before, and not too long ago.
     pub(super) fn meaning(&self, name: &str) -> Option<Moment> {
         let now = Instant::now();
-        let opened = self.0.lock();
-        opened.get(name).filter(|meaning| meaning.is_kept(now)).map(|meaning| meaning.moment)
+        let state = self.state.lock();
+        state.opened.get(name).filter(|meaning| meaning.is_kept(now)).map(|meaning| meaning.moment)
     }
 
-    /// Enters a session that opened a name.
+    /// Waits until nobody else is entering a name, or having one kept.
+    pub(super) async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().await
+    }
+
+    /// Names that are to be kept no more.
+    pub(super) fn forgotten(&self) -> Vec<String> {
+        self.state.lock().forgotten.iter().cloned().collect()
+    }
+
+    /// Enters a session that opened a name, in its turn.
     pub(super) fn enter(&self, name: &str, moment: Moment) -> Entered {
         let now = Instant::now();
-        let mut opened = self.0.lock();
-        let mut forgotten = Vec::new();
+        let mut state = self.state.lock();
+        let State { opened, forgotten } = &mut *state;
         if opened.get(name).is_none_or(|meaning| !meaning.is_kept(now)) {
             let over = opened.extract_if(.., |_, meaning| !meaning.is_kept(now));
             forgotten.extend(over.map(|(name, _)| name));
             if opened.len() >= NAMES_MAX {
-                match forget_oldest(&mut opened) {
-                    Some(oldest) => forgotten.push(oldest),
+                match forget_oldest(opened) {
+                    Some(oldest) => _ = forgotten.insert(oldest),
                     None => return Entered::Refused,
                 }
             }
@@ -82,27 +104,28 @@ impl OpenedNames {
             return Entered::Refused;
         }
         meaning.sessions += 1;
-        match meaning.is_durable {
-            true => Entered::Known,
-            false => Entered::ToKeep(forgotten),
-        }
+        if meaning.is_durable { Entered::Known } else { Entered::ToKeep }
     }
 
     /// Takes up the names that were kept.
     pub(crate) fn load(&self, names: Vec<OpenedName>) {
         let meaning = |it: OpenedName| (it.name, Meaning::of((it.volume_id, it.seq), true));
-        *self.0.lock() = names.into_iter().map(meaning).collect();
+        self.state.lock().opened = names.into_iter().map(meaning).collect();
     }
 
-    /// The meaning of a name is kept over restarts.
-    pub(super) fn set_durable(&self, name: &str) {
-        if let Some(meaning) = self.0.lock().get_mut(name) {
+    /// A name is kept, and these are not any more.
+    pub(super) fn kept(&self, name: &str, forgotten: &[String]) {
+        let mut state = self.state.lock();
+        if let Some(meaning) = state.opened.get_mut(name) {
             meaning.is_durable = true;
+        }
+        for name in forgotten {
+            state.forgotten.remove(name);
         }
     }
 
     pub(super) fn leave(&self, name: &str) {
-        if let Some(meaning) = self.0.lock().get_mut(name) {
+        if let Some(meaning) = self.state.lock().opened.get_mut(name) {
             meaning.sessions -= 1;
             meaning.last_used = Instant::now();
         }
@@ -132,25 +155,25 @@ mod tests {
         let names = OpenedNames::default();
         for number in 0..NAMES_MAX as u64 {
             let entered = names.enter(&number.to_string(), (1, Seq(number)));
-            assert_eq!(entered, Entered::ToKeep(Vec::new()));
+            assert_eq!(entered, Entered::ToKeep);
             if number == 7 || number == 9 {
                 names.leave(&number.to_string());
             }
         }
-        assert_eq!(names.enter("another", (1, Seq(1))), Entered::ToKeep(vec!["7".to_owned()]));
+        assert_eq!(names.enter("another", (1, Seq(1))), Entered::ToKeep);
         assert_eq!(names.meaning("7"), None);
         assert!(names.meaning("9").is_some() && names.meaning("8").is_some());
-        assert_eq!(names.enter("one more", (1, Seq(1))), Entered::ToKeep(vec!["9".to_owned()]));
+        assert_eq!(names.enter("one more", (1, Seq(1))), Entered::ToKeep);
         assert_eq!(names.enter("too many", (1, Seq(1))), Entered::Refused);
     }
 
     #[test]
     fn a_name_keeps_its_meaning_for_a_day_and_over_a_restart() {
         let names = OpenedNames::default();
-        assert_eq!(names.enter("past", (1, Seq(5))), Entered::ToKeep(Vec::new()));
+        assert_eq!(names.enter("past", (1, Seq(5))), Entered::ToKeep);
         // Nobody has kept it yet.
-        assert_eq!(names.enter("past", (1, Seq(5))), Entered::ToKeep(Vec::new()));
-        names.set_durable("past");
+        assert_eq!(names.enter("past", (1, Seq(5))), Entered::ToKeep);
+        names.kept("past", &[]);
         assert_eq!(names.enter("past", (1, Seq(5))), Entered::Known);
         (0..3).for_each(|_| names.leave("past"));
         assert_eq!(names.enter("past", (1, Seq(6))), Entered::Refused);
@@ -163,9 +186,11 @@ mod tests {
         assert_eq!(after.enter("past", (1, Seq(5))), Entered::Known);
         // It was not in use for longer than names are kept.
         let long_ago = Instant::now().checked_sub(NAME_KEPT).expect("a machine that ran so long");
-        names.0.lock().get_mut("past").expect("known").last_used = long_ago;
+        names.state.lock().opened.get_mut("past").expect("known").last_used = long_ago;
         assert_eq!(names.meaning("past"), None);
-        let forgotten = Entered::ToKeep(vec!["past".to_owned()]);
-        assert_eq!(names.enter("past", (2, Seq(6))), forgotten);
+        assert_eq!(names.enter("past", (2, Seq(6))), Entered::ToKeep);
+        assert!(names.state.lock().forgotten.contains("past"));
+        names.kept("past", &["past".to_owned()]);
+        assert!(names.state.lock().forgotten.is_empty());
     }
 }

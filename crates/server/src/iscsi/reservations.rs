@@ -32,7 +32,7 @@ impl Port {
         Port { initiator: kept.initiator, isid: Isid(kept.isid) }
     }
 
-    fn kept(&self) -> InitiatorPort {
+    pub(super) fn kept(&self) -> InitiatorPort {
         InitiatorPort { initiator: self.initiator.clone(), isid: self.isid.0 }
     }
 }
@@ -216,6 +216,10 @@ impl Reservations {
     fn register(&mut self, port: &Port, list: &OutList) -> Result<Told, Ended> {
         if list.persists && !self.can_persist {
             return Err(Sense::parameter(20, Some(0)).into());
+        }
+        if list.action_key == 0 && !self.registrants.contains_key(port) {
+            // Nothing is to be done for one that is not registered (SPC-4 table 62).
+            return Ok(Told::new());
         }
         let mut told = Told::new();
         if list.action_key == 0 {

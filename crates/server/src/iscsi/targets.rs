@@ -170,25 +170,6 @@ impl Targets {
     }
 }
 
-/// Keeps what a name means over restarts. A pool that takes no commits is no reason to refuse its
-/// past.
-async fn keep(
-    context: &Arc<IscsiContext>,
-    name: &str,
-    (volume_id, seq): Moment,
-    forgotten: Vec<String>,
-) -> io::Result<()> {
-    let opened = OpenedName { name: name.to_owned(), volume_id, seq };
-    let exports = Arc::clone(&context.exports);
-    match off_thread(move || exports.keep_opened_name(&opened, &forgotten)).await? {
-        Ok(()) => context.targets.opened.set_durable(name),
-        Err(error) => {
-            tracing::warn!(name, %error, "the name means this moment until the server ends only");
-        }
-    }
-    Ok(())
-}
-
 /// A number that other bytes hardly have (FNV-1a).
 fn mixed(bytes: &[u8]) -> u64 {
     let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -401,17 +382,42 @@ pub(super) async fn open(
     if said.is_some() {
         return Ok(Ok(target(targets, name, opened, None)));
     }
-    let entered = targets.opened.enter(name, found);
-    if entered == Entered::Refused {
+    let used = use_name(context, name, found).await?;
+    if used.is_none() {
         // Another login gave it its meaning meanwhile, or there are too many: it is tried again.
         let why = "the name is being opened, or too many names of moments are in use".to_owned();
         return Ok(Err(Refusal { status: LoginStatus::OUT_OF_RESOURCES, why }));
     }
-    let used = Some(Used { context: Arc::clone(context), name: name.to_owned() });
-    if let Entered::ToKeep(forgotten) = entered {
-        keep(context, name, found, forgotten).await?;
-    }
     Ok(Ok(target(targets, name, opened, used)))
+}
+
+/// Enters a session that opened a name, whose meaning is kept over restarts from then on; none if
+/// it means something else, or too many are in use. A pool that takes no commits is no reason to
+/// refuse its past.
+async fn use_name(
+    context: &Arc<IscsiContext>,
+    name: &str,
+    moment: Moment,
+) -> io::Result<Option<Used>> {
+    let names = &context.targets.opened;
+    let _turn = names.turn().await;
+    let entered = names.enter(name, moment);
+    if entered == Entered::Refused {
+        return Ok(None);
+    }
+    let used = Used { context: Arc::clone(context), name: name.to_owned() };
+    if entered == Entered::ToKeep {
+        let opened = OpenedName { name: name.to_owned(), volume_id: moment.0, seq: moment.1 };
+        let (exports, forgotten) = (Arc::clone(&context.exports), names.forgotten());
+        let gone = forgotten.clone();
+        match off_thread(move || exports.keep_opened_name(&opened, &gone)).await? {
+            Ok(()) => names.kept(name, &forgotten),
+            Err(error) => {
+                tracing::warn!(name, %error, "it means this moment until the server ends only");
+            }
+        }
+    }
+    Ok(Some(used))
 }
 
 fn target(

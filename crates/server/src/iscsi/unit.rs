@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use env::{Rank, RankedGuard, RankedMutex};
 use tokio::sync::watch;
 use units::Seq;
+use volume::InitiatorPort;
 use wire::scsi::mode::ModeState;
 use wire::scsi::reservations::{InAction, OutAction, OutList, ReservationType};
 use wire::scsi::{Code, Command, Status};
@@ -80,6 +81,9 @@ pub(super) struct Keeping {
     unit: Arc<Unit>,
     next: Reservations,
     told: Told,
+    by: Port,
+    /// Those whose commands are aborted as it comes about, whatever becomes of who asked for it.
+    aborts: Vec<Port>,
 }
 
 /// The attentions that a session is still to be told.
@@ -196,11 +200,21 @@ impl Keeping {
         self.next.kept()
     }
 
+    /// The port that asked for it.
+    pub(super) fn by(&self) -> InitiatorPort {
+        self.by.kept()
+    }
+
     /// It is kept, and comes about.
     pub(super) fn done(mut self) {
         let (next, told) = (std::mem::take(&mut self.next), std::mem::take(&mut self.told));
         self.unit.was_kept.store(true, Ordering::Release);
         self.unit.take_up(self.unit.state.lock(), next, told);
+        let state = self.unit.state.lock();
+        let is_preempted = |it: &&Arc<Pending>| self.aborts.contains(&it.port);
+        let preempted: Vec<_> = state.nexuses.values().filter(is_preempted).cloned().collect();
+        drop(state);
+        preempted.iter().for_each(|pending| drop(pending.abort()));
     }
 }
 
@@ -211,6 +225,14 @@ impl Drop for Keeping {
 }
 
 impl Pending {
+    /// Has the session abort its commands: how it tells, and by which number, that it has.
+    fn abort(&self) -> (watch::Receiver<u64>, u64) {
+        let number = self.aborts.fetch_add(1, Ordering::AcqRel) + 1;
+        let aborted = self.aborted.subscribe();
+        (self.ring.0)(number);
+        (aborted, number)
+    }
+
     fn add(&self, code: Code) {
         let mut codes = self.codes.lock();
         if codes.contains(&code) {
@@ -265,12 +287,9 @@ impl Nexus {
 
     /// Has others of the unit abort their commands; ready when none of these is under way any more.
     pub(super) fn abort_others(&self, whom: impl Fn(&Port) -> bool) -> Aborted {
-        let mut waits = Vec::new();
-        for pending in self.others().iter().filter(|pending| whom(&pending.port)) {
-            let number = pending.aborts.fetch_add(1, Ordering::AcqRel) + 1;
-            waits.push((pending.aborted.subscribe(), number));
-            (pending.ring.0)(number);
-        }
+        let others = self.others();
+        let others = others.iter().filter(|pending| whom(&pending.port));
+        let waits: Vec<_> = others.map(|pending| pending.abort()).collect();
         Box::pin(async move {
             for (mut aborted, number) in waits {
                 // A session that is gone has ended all.
@@ -340,19 +359,26 @@ impl Nexus {
         let mut next = state.reservations.clone();
         let told = next.change(&self.port, action, kind, list)?;
         let is_preempted = |(_, code): &&(Port, Code)| *code == Code::REGISTRATIONS_PREEMPTED;
-        let preempted = told.iter().filter(is_preempted).map(|(port, _)| port.clone()).collect();
+        let preempted: Vec<Port> =
+            told.iter().filter(is_preempted).map(|(port, _)| port.clone()).collect();
         if next.kept() == state.reservations.kept() {
             self.unit.take_up(state, next, told);
             return Ok(Changed { preempted, keeping: None });
         }
         state.is_keeping = true;
-        let keeping = Keeping { unit: Arc::clone(&self.unit), next, told };
+        let aborts = match action {
+            OutAction::PreemptAndAbort => preempted.clone(),
+            _ => Vec::new(),
+        };
+        let keeping =
+            Keeping { unit: Arc::clone(&self.unit), next, told, by: self.port.clone(), aborts };
         Ok(Changed { preempted, keeping: Some(keeping) })
     }
 
     /// Reserves the unit; whether that was possible.
     pub(super) fn reserve(&self) -> bool {
-        if self.unit.has_registrations.load(Ordering::Acquire) {
+        let state = self.unit.state.lock();
+        if state.is_keeping || !state.reservations.is_empty() {
             return false;
         }
         let reserved_by = &self.unit.reserved_by;

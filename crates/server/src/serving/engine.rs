@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use units::{Moment, Seq, VolumeMoment};
 use volume::{
-    Access, Error, ErrorKind, Extent, Lack, OpenedName, Pool, Reservations, Result, RoomWait,
-    TargetInfo, Updated, View, Volume, VolumeChange, WriteOp, Written,
+    Access, Error, ErrorKind, Extent, InitiatorPort, Lack, OpenedName, Pool, Reservations, Result,
+    RoomWait, TargetInfo, Updated, View, Volume, VolumeChange, WriteOp, Written,
 };
 
 use crate::NoSpace;
@@ -197,8 +197,8 @@ impl Export for Present {
         Some(self.volume.reservations())
     }
 
-    fn keep_reservations(&self, reservations: &Reservations) -> Result<()> {
-        self.volume.keep_reservations(reservations)
+    fn keep_reservations(&self, kept: &Reservations, by: &InitiatorPort) -> Result<()> {
+        self.volume.keep_reservations(kept, by)
     }
 
     fn last_rewrite(&self) -> Option<Seq> {

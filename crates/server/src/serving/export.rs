@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use units::Seq;
 use volume::{
-    Access, Error, ErrorKind, Extent, Lack, OpenedName, Reservations, Result, RoomWait, TargetInfo,
-    Updated, WriteOp, Written,
+    Access, Error, ErrorKind, Extent, InitiatorPort, Lack, OpenedName, Reservations, Result,
+    RoomWait, TargetInfo, Updated, WriteOp, Written,
 };
 
 use crate::attach::{Part, VolumeId};
@@ -117,11 +117,11 @@ pub trait Export: Send + Sync + 'static {
     fn reservations(&self) -> Option<Reservations> {
         None
     }
-    /// Keeps them over restarts.
+    /// Keeps them over restarts, as a port has changed them.
     ///
     /// # Errors
     /// The engine's.
-    fn keep_reservations(&self, _reservations: &Reservations) -> Result<()> {
+    fn keep_reservations(&self, _kept: &Reservations, _by: &InitiatorPort) -> Result<()> {
         Err(Error::new(ErrorKind::Invalid, "no reservation is kept here"))
     }
     /// The last time when it became another than its clients know, by a revert or a shrink; the

@@ -332,7 +332,7 @@ fn the_page_names_every_field_of_every_json_record() {
         fields("registration", &reservations().registrations[0]),
         fields("reservation", &reservations().held.expect("it is held")),
         fields("port", &reservations().registrations[0].port),
-        fields("opened name", &OpenedNameRecord { volume: 1, seq: 1 }),
+        fields("opened name", &OpenedNameRecord { volume: 1, seq: 1, gone_ns: Some(1) }),
         fields("share", &share()),
         fields("allowed", &share().allowed[0]),
         fields("credential", &access().chap.expect("it has one")),

@@ -354,6 +354,9 @@ pub struct OpenedNameRecord {
     pub volume: u64,
     /// The moment.
     pub seq: u64,
+    /// The first start at which it could not be opened any more, in nanoseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gone_ns: Option<u64>,
 }
 
 /// A made iSCSI target.

@@ -84,9 +84,12 @@ impl Reservations {
 
     /// For the audit log.
     pub(crate) fn told(&self) -> String {
+        if self.is_empty() {
+            return "none is kept over restarts any more".to_owned();
+        }
         let held = self.held.as_ref().map_or_else(String::new, |held| {
-            format!(", {} by {}", held.kind.name(), held.port.initiator)
+            format!(", {} of {}", held.kind.name(), held.port.initiator)
         });
-        format!("{} registered, kept over restarts{held}", self.registrations.len())
+        format!("{} registered, kept over restarts{held}; changed", self.registrations.len())
     }
 }

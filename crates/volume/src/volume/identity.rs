@@ -10,7 +10,7 @@ use crate::catalogue::VolumeRecord;
 use crate::catalogue::transaction::{Record, Transaction};
 use crate::core::Core;
 use crate::names::VolumeName;
-use crate::types::{Access, Architecture, Granularity, Reservations};
+use crate::types::{Access, Architecture, Granularity, InitiatorPort, Reservations};
 use crate::{Error, ErrorKind, Result};
 
 /// A volume as the catalogue knows it.
@@ -170,19 +170,22 @@ impl Identity {
         self.record.lock().reservations.clone()
     }
 
-    /// Keeps persistent reservations over restarts; empty ones are kept no more.
+    /// Keeps persistent reservations over restarts, which a port has changed; empty ones are kept
+    /// no more. The audit log tells of it when the holder is another, or keeping begins or ends.
     ///
     /// # Errors
     /// `NotFound` once the volume is deleted; `Refused`.
-    pub fn keep_reservations(&self, reservations: &Reservations) -> Result<()> {
+    pub fn keep_reservations(&self, reservations: &Reservations, by: &InitiatorPort) -> Result<()> {
         let mut tx = self.begin()?;
         self.check_served()?;
-        let detail = match reservations.is_empty() {
-            true => "none is kept over restarts any more".to_owned(),
-            false => reservations.told(),
-        };
-        tx.change(&self.record).reservations = reservations.clone();
-        tx.audit("reservations", &self.name, detail)?;
+        let record = tx.change(&self.record);
+        let before = std::mem::replace(&mut record.reservations, reservations.clone());
+        let is_told =
+            before.held != reservations.held || before.is_empty() != reservations.is_empty();
+        if is_told {
+            let detail = format!("{} by {}", reservations.told(), by.initiator);
+            tx.audit("reservations", &self.name, detail)?;
+        }
         tx.commit().map(drop)
     }
 

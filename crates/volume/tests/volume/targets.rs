@@ -4,13 +4,16 @@
 use std::sync::Arc;
 
 use hindsight_volume::{
-    Access, AccessChange, Credential, Deletion, Error, ErrorKind, GroupMoment, Pool, Secret,
+    Access, AccessChange, Credential, Deletion, Error, ErrorKind, GroupMoment, InitiatorPort,
+    OpenedName, Pool, Registration, Reservation, ReservationKind, Reservations, Secret,
     TargetChange, TargetInfo, UnitSpec, UnitsSpec,
 };
-use units::Moment;
+use units::{Moment, Seq};
 
 use crate::groups::{add, names};
 use crate::hook::{Rig, put};
+
+const HOUR_NS: u64 = 3_600_000_000_000;
 
 fn unit(number: u16, volume: &str, moment: Option<Moment>) -> UnitSpec {
     UnitSpec { number, volume: volume.to_owned(), moment }
@@ -182,4 +185,64 @@ fn a_target_is_no_way_round_the_access_of_a_volume() {
     let audit = pool.audit(0, 1000).expect("read");
     let told: Vec<&str> = audit.iter().map(|record| &*record.detail).collect();
     assert!(told.iter().any(|detail| detail.contains("units 0=open 1=shut; CHAP me")), "{told:?}");
+}
+
+#[test]
+fn reservations_and_opened_names_are_kept_as_long_as_what_they_are_of() {
+    let rig = Rig::new(64 << 20, 256 << 10);
+    let pool = rig.open();
+    let a = add(&pool, "a", 0);
+    let seq = put(&a, 0, 1);
+    a.create_version("").expect("captured");
+    put(&a, 0, 2);
+    let port = InitiatorPort { initiator: "iqn.a".to_owned(), isid: [1; 6] };
+    let registration = Registration { port: port.clone(), key: u64::MAX, all_ports: false };
+    let kind = ReservationKind::ExclusiveAccess;
+    let mut kept = Reservations { registrations: vec![registration], held: None };
+    let told = |pool: &Pool| {
+        let all = pool.audit(0, usize::MAX).expect("read");
+        all.iter().filter(|line| line.action == "reservations").count()
+    };
+    a.keep_reservations(&kept, &port).expect("kept");
+    kept.registrations[0].key = 7;
+    a.keep_reservations(&kept, &port).expect("kept");
+    assert_eq!(told(&pool), 1, "another key alone is no news");
+    kept.held = Some(Reservation { port: port.clone(), kind });
+    a.keep_reservations(&kept, &port).expect("kept");
+    assert_eq!(told(&pool), 2);
+    let name = |name: &str, volume_id: u64, seq: Seq| OpenedName {
+        name: format!("iqn.x:{name}"),
+        volume_id,
+        seq,
+    };
+    let (past, nothing) = (name("a:at:-5min", a.id(), seq), name("b:at:-5min", 999, Seq(1)));
+    for one in [&past, &nothing] {
+        pool.keep_opened_name(one, &[]).expect("kept");
+    }
+    pool.keep_opened_name(&name("old", a.id(), seq), &[]).expect("kept");
+    pool.keep_opened_name(&past, &["iqn.x:old".to_owned()]).expect("kept");
+    drop(a);
+    let pool = rig.kill(pool);
+    let volume = pool.volume("a").expect("there");
+    assert_eq!(volume.reservations(), kept);
+    // A clone is another disk; the trash is no deletion.
+    let clone = pool.clone_volume("a", &Moment::Latest, "c").expect("cloned");
+    assert!(clone.reservations().is_empty());
+    pool.delete_volume("c").expect("deleted");
+    drop((volume, clone));
+    let forced = Deletion { force: true, ..Deletion::default() };
+    let id = pool.remove_volume("a", forced).expect("deleted").id;
+    assert_eq!(pool.undelete_volume(id, None).expect("back").reservations(), kept);
+    // One that cannot be opened is refused for a day, however often the server starts.
+    let both = || vec![past.clone(), nothing.clone()];
+    assert_eq!(pool.opened_names().expect("read"), both());
+    rig.clock.advance(23 * HOUR_NS);
+    assert_eq!(pool.opened_names().expect("read"), both());
+    rig.clock.advance(2 * HOUR_NS);
+    assert_eq!(pool.opened_names().expect("read"), [past]);
+    let record = pool.volume("a").expect("there");
+    record.keep_reservations(&Reservations::default(), &port).expect("kept no more");
+    drop(record);
+    let pool = rig.kill(pool);
+    assert!(pool.volume("a").expect("there").reservations().is_empty());
 }

@@ -154,7 +154,7 @@ impl Core {
         };
         let export = self.export(lun);
         self.start(Kind::Change, Counts::one(RequestKind::Other), move |out| {
-            let ended = match export.keep_reservations(&keeping.kept()) {
+            let ended = match export.keep_reservations(&keeping.kept(), &keeping.by()) {
                 Ok(()) => {
                     keeping.done();
                     Ended::Good

@@ -4,7 +4,8 @@
 use std::sync::atomic::Ordering;
 
 use volume::ErrorKind;
-use wire::iscsi::LoginStatus;
+use wire::iscsi::{DataOut, LoginStatus, Request, Response, Serial, Tag, TaskFunction};
+use wire::scsi::Lun;
 use wire::scsi::reservations::{OutList, keys, reservation};
 
 use super::initiator::{Initiator, Rig};
@@ -18,6 +19,7 @@ const WRITE: [u8; 10] = [0x2a, 0, 0, 0, 0, 8, 0, 0, 8, 0];
 const REGISTER: u8 = 0;
 const RESERVE: u8 = 1;
 const PREEMPT_AND_ABORT: u8 = 5;
+const REGISTER_AND_IGNORE: u8 = 6;
 const WRITE_EXCLUSIVE: u8 = 1;
 
 fn out(initiator: &mut Initiator, tag: u32, action: u8, list: OutList) {
@@ -113,26 +115,80 @@ fn a_reservation_that_was_kept_is_taken_up_by_another_server() {
     }
     one.log_out();
     two.log_out();
+    *rig.disk.kept.lock() = before.disk.kept.lock().clone();
     assert!(keys_of(&mut rig.initiator(3)).is_empty());
 }
 
 #[test]
-fn preempt_and_abort_that_is_kept_awaits_what_the_other_has_under_way() {
+fn preempt_and_abort_that_is_kept_aborts_also_when_who_asked_is_gone() {
+    for leaves in [false, true] {
+        let rig = Rig::new();
+        let (mut one, mut two) = (rig.initiator(1), rig.initiator(2));
+        for (initiator, key) in [(&mut one, 7), (&mut two, 8)] {
+            out(initiator, 2, REGISTER, register(key, true));
+            assert_eq!(initiator.status(), (2, GOOD));
+        }
+        // A write whose data is still to come.
+        two.send(&Request::Command(two.request(3, &WRITE, 0, 4096)), &[]);
+        two.cmd_sn = two.cmd_sn.next();
+        let Some((Response::ReadyToTransfer(r2t), _)) = two.receive() else { panic!("no R2T") };
+        rig.disk.close_gate();
+        out(&mut one, 3, PREEMPT_AND_ABORT, by(7, 8));
+        eventually("it is being kept", || rig.disk.waiting.load(Ordering::SeqCst) == 1);
+        if leaves {
+            one.manage(4, TaskFunction::ABORT_TASK, 3);
+        }
+        rig.disk.open_gate();
+        match leaves {
+            true => assert!(matches!(one.receive(), Some((Response::Task(_), _)))),
+            false => assert_eq!(one.status(), (3, GOOD)),
+        }
+        assert_eq!(rig.disk.kept.lock().registrations.len(), 1);
+        // The data comes late: nothing is written, and nothing is answered but what comes next.
+        two.send(
+            &Request::DataOut(DataOut {
+                is_final: true,
+                lun: Lun(0),
+                task_tag: Tag(3),
+                transfer_tag: r2t.transfer_tag,
+                exp_stat_sn: Serial(0),
+                data_sn: 0,
+                offset: 0,
+            }),
+            &[9; 4096],
+        );
+        two.command(4, &[0; 6], 0, &[]);
+        assert_eq!(two.sense(), (6, 0x2a, 5), "registrations preempted");
+        assert!(rig.disk.bytes.lock()[..8192].iter().all(|&byte| byte == 0), "leaves: {leaves}");
+    }
+}
+
+#[test]
+fn one_that_is_not_registered_ends_no_keeping() {
     let rig = Rig::new();
     let (mut one, mut two) = (rig.initiator(1), rig.initiator(2));
-    for (initiator, key) in [(&mut one, 7), (&mut two, 8)] {
-        out(initiator, 2, REGISTER, register(key, true));
-        assert_eq!(initiator.status(), (2, GOOD));
+    out(&mut one, 2, REGISTER, register(7, true));
+    assert_eq!(one.status(), (2, GOOD));
+    let before = ask(&mut one, 91, 0);
+    for (tag, action) in [(2, REGISTER), (3, REGISTER_AND_IGNORE)] {
+        out(&mut two, tag, action, register(0, false));
+        assert_eq!(two.status(), (tag, GOOD));
     }
-    rig.disk.close_gate();
-    two.command(3, &[0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0, &[]);
-    eventually("a flush is under way", || rig.disk.waiting.load(Ordering::SeqCst) == 1);
-    out(&mut one, 3, PREEMPT_AND_ABORT, by(7, 8));
-    eventually("it is being kept", || rig.disk.waiting.load(Ordering::SeqCst) == 2);
-    rig.disk.open_gate();
-    assert_eq!(one.status(), (3, GOOD));
+    assert_eq!(ask(&mut one, 92, 0), before, "the generation neither");
     assert_eq!(rig.disk.kept.lock().registrations.len(), 1);
-    assert_eq!(rig.disk.waiting.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn nobody_reserves_by_the_older_command_while_a_registration_is_being_kept() {
+    let rig = Rig::new();
+    let (mut one, mut two) = (rig.initiator(1), rig.initiator(2));
+    rig.disk.close_gate();
+    out(&mut one, 2, REGISTER, register(7, true));
+    eventually("it is being kept", || rig.disk.waiting.load(Ordering::SeqCst) > 0);
+    two.command(2, &[0x16, 0, 0, 0, 0, 0], 0, &[]);
+    assert_eq!(two.status(), (2, CONFLICT));
+    rig.disk.open_gate();
+    assert_eq!(one.status(), (2, GOOD));
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use units::Seq;
 use volume::{
-    Access, Error, ErrorKind, Extent, Lack, Reservations, Result, RoomWait, TargetInfo, WriteOp,
-    Written,
+    Access, Error, ErrorKind, Extent, InitiatorPort, Lack, Reservations, Result, RoomWait,
+    TargetInfo, WriteOp, Written,
 };
 
 use super::rig::DISK;
@@ -231,10 +231,10 @@ impl Export for Memory {
         (!self.is_past).then(|| self.disk.kept.lock().clone())
     }
 
-    fn keep_reservations(&self, reservations: &Reservations) -> Result<()> {
+    fn keep_reservations(&self, kept: &Reservations, _: &InitiatorPort) -> Result<()> {
         self.disk.pass_gate();
         self.disk.check()?;
-        *self.disk.kept.lock() = reservations.clone();
+        *self.disk.kept.lock() = kept.clone();
         Ok(())
     }
 
