@@ -44,9 +44,9 @@ impl Method {
 /// Bytes that the engine moved on its device for one write, once all had settled.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moved {
-    /// Read from places: blocks of the unit beside those that are written.
+    /// Read from places: the rest of the unit that is written to.
     pub place_read: f64,
-    /// Read from the log, to be put in place.
+    /// Read from the log: the same where it is there, and what is then put in place.
     pub log_read: f64,
     /// Written to the log, which has the write first.
     pub logged: f64,
@@ -99,8 +99,8 @@ pub struct Writes {
     pub first: Moved,
     /// What the second ones did.
     pub second: Moved,
-    /// Bytes that changed since the capture, of those that it keeps.
-    pub efficiency: f64,
+    /// Bytes that changed since the capture, of those that it keeps, where that was counted.
+    pub efficiency: Option<f64>,
 }
 
 /// Random requests after a capture.
@@ -202,14 +202,15 @@ fn first_write(measured: &Measured) -> Outcome {
 fn beside(small: &[Writes]) -> Claim {
     let is_so = |one: &&Writes| {
         let (unit, write) = (one.unit_bytes as f64, one.write_bytes as f64);
-        let read = one.first.place_read;
+        let read = one.first.place_read + one.first.log_read;
         read >= (unit - write) * (1.0 - TOLERANCE)
             && read <= if unit > write { unit * (1.0 + TOLERANCE) } else { 0.0 }
     };
     let of_it = || small.iter().filter(|one| one.method == Method::RedirectOnWrite);
     let read = |unit| {
         let of_unit = of_it().filter(|one| one.unit_bytes == unit);
-        middle(&of_unit.map(|one| one.first.place_read / unit as f64).collect::<Vec<_>>())
+        let read = |one: &Writes| (one.first.place_read + one.first.log_read) / unit as f64;
+        middle(&of_unit.map(read).collect::<Vec<_>>())
     };
     Claim::new(
         "redirect-on-write: blocks of the snapshot read for a first write of 4 KiB, by unit",
@@ -297,7 +298,7 @@ fn block_size(measured: &Measured) -> Outcome {
     let small = &measured.small;
     let efficiency = |method: Method, unit: u64| {
         let of_it = small.iter().filter(|one| (one.method, one.unit_bytes) == (method, unit));
-        middle(&of_it.map(|one| one.efficiency).collect::<Vec<_>>())
+        middle(&of_it.filter_map(|one| one.efficiency).collect::<Vec<_>>())
     };
     let mut claims = vec![
         Claim::new(
@@ -554,7 +555,7 @@ fn writes_table(all: &[Writes]) -> Table {
             whole(first.placed),
             whole(first.rest),
             whole(one.second.all()),
-            format!("{:.4}", one.efficiency),
+            one.efficiency.map_or_else(String::new, |one| format!("{one:.4}")),
             ms(|(write, _)| write),
             ms(|(_, read)| read),
         ]);
@@ -605,7 +606,7 @@ mod tests {
                     read_us: 10.0,
                     first,
                     second: Moved { logged: 4096.0, ..Moved::default() },
-                    efficiency: BLOCK_BYTES as f64 / unit_bytes as f64,
+                    efficiency: Some(BLOCK_BYTES as f64 / unit_bytes as f64),
                 };
                 measured.small.push(writes);
                 measured.large.push(writes);
@@ -643,7 +644,7 @@ mod tests {
             one.first.place_read += 4096.0;
             one.second.before_read += 0.5 * one.unit_bytes as f64;
             one.first_us = 1.0;
-            one.efficiency = 0.4;
+            one.efficiency = Some(0.4);
         }
         for one in &mut wrong.mixes {
             one.requests_per_second = 1.0;
