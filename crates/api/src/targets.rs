@@ -125,6 +125,9 @@ pub struct MadeTarget {
     pub created: Time,
     /// Its iSCSI name; null when iSCSI is off, or the name is too long.
     pub iscsi_name: Option<String>,
+    /// The `ADDRESS:PORT`s that discovery tells initiators elsewhere; none are those at which they
+    /// come.
+    pub announced: Vec<String>,
     /// Its units, by number.
     pub luns: Vec<TargetLun>,
     /// Numbers of units that were taken out: no unit ever gets them.

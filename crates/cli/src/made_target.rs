@@ -132,6 +132,7 @@ pub fn shown(target: &MadeTarget) -> String {
         shown.push(("target", name.clone()));
         let uri = target.luns.iter().find_map(|lun| lun.uri.as_deref()).unwrap_or_default();
         let portal = uri.trim_start_matches("iscsi://").split('/').next().unwrap_or_default();
+        let portal = target.announced.first().map_or(portal, String::as_str);
         shown.push(("linux", format!("iscsiadm -m discovery -t sendtargets -p {portal}")));
         shown.push(("linux", format!("iscsiadm -m node -T {name} -p {portal} --login")));
     }

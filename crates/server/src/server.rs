@@ -318,6 +318,9 @@ fn iscsi_context(config: &Config, pool: &Arc<Pool>, nbd: &NbdContext) -> Arc<Isc
         Ok(names) => targets.opened.load(names),
         Err(error) => tracing::warn!(%error, "names of moments mean what they mean now"),
     }
+    if let Err(error) = pool.note_gone_names() {
+        tracing::warn!(%error, "names whose moments are gone are refused for longer");
+    }
     let mut context = IscsiContext::new(serving, targets, config.insecure);
     context.tokens = ChapTokens::of(pool);
     context.announced = config.iscsi_announced.clone();

@@ -68,6 +68,11 @@ pub fn run_directly(
     started(&job, &name, pattern, size_bytes, amount)
 }
 
+/// The fio in `FIO`, or the one that is installed.
+pub fn command() -> Command {
+    Command::new(std::env::var_os("FIO").unwrap_or_else(|| "fio".into()))
+}
+
 fn started(
     job: &[String],
     name: &str,
@@ -76,7 +81,7 @@ fn started(
     amount: Amount,
 ) -> Result<Outcome> {
     let logs = tempfile::tempdir().context("a folder for fio's log")?;
-    let mut command = Command::new(std::env::var_os("FIO").unwrap_or_else(|| "fio".into()));
+    let mut command = command();
     command.args(["--name=j", "--output-format=json", "--group_reporting"]).args(job);
     command.arg(format!("--size={size_bytes}")).args(pattern.arguments);
     command.current_dir(logs.path()).args(["--write_iops_log=j", "--log_avg_msec=1000"]);

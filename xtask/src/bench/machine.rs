@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use super::fio;
 use crate::program;
 
 /// Lines of a Markdown list.
@@ -16,7 +17,7 @@ pub fn notes(directory: &Path) -> Vec<String> {
         format!("kernel: {}", said("uname", &["-sr"])),
         format!("free memory given back to a host: {}", reporting()),
         format!("file system: {}", said_of("stat", &["-f", "-c", "%T"], directory)),
-        format!("fio: {}", said("fio", &["--version"])),
+        format!("fio: {}", first_said(fio::command().arg("--version"))),
         format!("nbdkit: {}", said("nbdkit", &["--version"])),
         format!("qemu-nbd: {}", said("qemu-nbd", &["--version"])),
         format!("rustc: {}", said("rustc", &["--version"])),

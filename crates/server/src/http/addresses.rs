@@ -64,6 +64,11 @@ impl Addresses {
         Some(format!("iscsi://{}/{}/0", here(*address), context.targets.name_of(volume)?))
     }
 
+    /// The addresses of iSCSI that initiators are told, if not those at which they come.
+    fn announced(&self) -> Vec<String> {
+        self.iscsi.as_ref().map_or_else(Vec::new, |(_, context)| context.announced.clone())
+    }
+
     /// The sessions on a target, and on moments of it.
     pub(super) fn sessions_on(&self, target: &str) -> Vec<IscsiSession> {
         let Some((_, context)) = &self.iscsi else { return Vec::new() };
@@ -94,6 +99,7 @@ impl Addresses {
         MadeTarget {
             created: api::Time(info.created),
             iscsi_name: self.iscsi_name(&info.name),
+            announced: self.announced(),
             luns: info.units.iter().map(lun).collect(),
             retired: info.retired,
             access: iscsi_access(info.access),
@@ -130,7 +136,7 @@ impl Addresses {
             volume: volume.to_owned(),
             name,
             uri: self.iscsi_uri(volume)?,
-            announced: context.announced.clone(),
+            announced: self.announced(),
             access,
             sessions: self.sessions_on(volume),
             reservations,

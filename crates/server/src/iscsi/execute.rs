@@ -517,7 +517,7 @@ impl Core {
             let preempted = std::mem::take(&mut task.preempted);
             if let Some(disk) = unit.filter(|_| !preempted.is_empty()) {
                 // Nothing of theirs lands after the answer.
-                let others = disk.nexus.abort_others(|port| preempted.contains(port));
+                let others = disk.nexus.await_others(|port| preempted.contains(port));
                 return self.awaited.push((tag, others));
             }
         }

@@ -6,10 +6,11 @@
 //! but for the canonical name of a moment, `:at:seq:N`, which means the same for ever.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use env::RankedMutex;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use units::Seq;
 use volume::OpenedName;
 
@@ -46,7 +47,7 @@ pub(super) enum Entered {
 pub(crate) struct OpenedNames {
     state: RankedMutex<State>,
     /// Held from when a name is entered until it is kept: the catalogue follows memory.
-    turn: Mutex<()>,
+    turn: Arc<Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -75,13 +76,23 @@ impl OpenedNames {
     }
 
     /// Waits until nobody else is entering a name, or having one kept.
-    pub(super) async fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().await
+    pub(super) async fn turn(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.turn).lock_owned().await
     }
 
     /// Names that are to be kept no more.
     pub(super) fn forgotten(&self) -> Vec<String> {
         self.state.lock().forgotten.iter().cloned().collect()
+    }
+
+    /// Enters a session that opened a name which is kept with that meaning.
+    pub(super) fn enter_durable(&self, name: &str, moment: Moment) -> bool {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let known = state.opened.get_mut(name).filter(|meaning| {
+            meaning.is_durable && meaning.moment == moment && meaning.is_kept(now)
+        });
+        known.map(|meaning| meaning.sessions += 1).is_some()
     }
 
     /// Enters a session that opened a name, in its turn.
@@ -91,12 +102,13 @@ impl OpenedNames {
         let State { opened, forgotten } = &mut *state;
         if opened.get(name).is_none_or(|meaning| !meaning.is_kept(now)) {
             let over = opened.extract_if(.., |_, meaning| !meaning.is_kept(now));
-            forgotten.extend(over.map(|(name, _)| name));
+            // Others have nothing in the catalogue.
+            forgotten.extend(over.filter(|(_, meaning)| meaning.is_durable).map(|(name, _)| name));
             if opened.len() >= NAMES_MAX {
-                match forget_oldest(opened) {
-                    Some(oldest) => _ = forgotten.insert(oldest),
-                    None => return Entered::Refused,
-                }
+                let Some((oldest, meaning)) = forget_oldest(opened) else {
+                    return Entered::Refused;
+                };
+                forgotten.extend(meaning.is_durable.then_some(oldest));
             }
         }
         let meaning = opened.entry(name.to_owned()).or_insert_with(|| Meaning::of(moment, false));
@@ -133,12 +145,11 @@ impl OpenedNames {
 }
 
 /// Forgets the name that was not in use for longest; none if all are in use.
-fn forget_oldest(opened: &mut BTreeMap<String, Meaning>) -> Option<String> {
+fn forget_oldest(opened: &mut BTreeMap<String, Meaning>) -> Option<(String, Meaning)> {
     let unused = opened.iter().filter(|(_, meaning)| meaning.sessions == 0);
     let oldest = unused.min_by_key(|(_, meaning)| meaning.last_used)?.0.clone();
     tracing::warn!(name = oldest, "forgotten: more names of moments are in use than are kept");
-    opened.remove(&oldest);
-    Some(oldest)
+    opened.remove_entry(&oldest)
 }
 
 #[cfg(test)]

@@ -400,22 +400,32 @@ async fn use_name(
     moment: Moment,
 ) -> io::Result<Option<Used>> {
     let names = &context.targets.opened;
-    let _turn = names.turn().await;
+    let used = || Used { context: Arc::clone(context), name: name.to_owned() };
+    if names.enter_durable(name, moment) {
+        return Ok(Some(used()));
+    }
+    let turn = names.turn().await;
     let entered = names.enter(name, moment);
     if entered == Entered::Refused {
         return Ok(None);
     }
-    let used = Used { context: Arc::clone(context), name: name.to_owned() };
+    let used = used();
     if entered == Entered::ToKeep {
         let opened = OpenedName { name: name.to_owned(), volume_id: moment.0, seq: moment.1 };
-        let (exports, forgotten) = (Arc::clone(&context.exports), names.forgotten());
-        let gone = forgotten.clone();
-        match off_thread(move || exports.keep_opened_name(&opened, &gone)).await? {
-            Ok(()) => names.kept(name, &forgotten),
-            Err(error) => {
-                tracing::warn!(name, %error, "it means this moment until the server ends only");
+        let context = Arc::clone(context);
+        // A login that is given up meanwhile changes nothing of it.
+        off_thread(move || {
+            let (_turn, names) = (turn, &context.targets.opened);
+            let forgotten = names.forgotten();
+            match context.exports.keep_opened_name(&opened, &forgotten) {
+                Ok(()) => names.kept(&opened.name, &forgotten),
+                Err(error) => {
+                    let name = opened.name;
+                    tracing::warn!(name, %error, "it means this moment until the server ends only");
+                }
             }
-        }
+        })
+        .await?;
     }
     Ok(Some(used))
 }

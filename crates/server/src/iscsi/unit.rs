@@ -180,8 +180,15 @@ impl Unit {
         }
     }
 
-    /// Takes up other reservations, and tells those whom it concerns.
-    fn take_up(&self, mut state: RankedGuard<'_, State>, next: Reservations, told: Told) {
+    /// Takes up other reservations, tells those whom it concerns, and has the sessions of ports
+    /// abort their commands.
+    fn take_up(
+        &self,
+        mut state: RankedGuard<'_, State>,
+        next: Reservations,
+        told: Told,
+        aborts: &[Port],
+    ) {
         self.is_held.store(next.is_held(), Ordering::Release);
         self.has_registrations.store(!next.is_empty(), Ordering::Release);
         state.reservations = next;
@@ -191,6 +198,8 @@ impl Unit {
             let those = nexuses.iter().filter(|pending| pending.port == port);
             those.for_each(|pending| pending.add(code));
         }
+        let aborted = nexuses.iter().filter(|pending| aborts.contains(&pending.port));
+        aborted.for_each(|pending| pending.abort());
     }
 }
 
@@ -209,12 +218,7 @@ impl Keeping {
     pub(super) fn done(mut self) {
         let (next, told) = (std::mem::take(&mut self.next), std::mem::take(&mut self.told));
         self.unit.was_kept.store(true, Ordering::Release);
-        self.unit.take_up(self.unit.state.lock(), next, told);
-        let state = self.unit.state.lock();
-        let is_preempted = |it: &&Arc<Pending>| self.aborts.contains(&it.port);
-        let preempted: Vec<_> = state.nexuses.values().filter(is_preempted).cloned().collect();
-        drop(state);
-        preempted.iter().for_each(|pending| drop(pending.abort()));
+        self.unit.take_up(self.unit.state.lock(), next, told, &self.aborts);
     }
 }
 
@@ -225,12 +229,10 @@ impl Drop for Keeping {
 }
 
 impl Pending {
-    /// Has the session abort its commands: how it tells, and by which number, that it has.
-    fn abort(&self) -> (watch::Receiver<u64>, u64) {
+    /// Has the session abort its commands.
+    fn abort(&self) {
         let number = self.aborts.fetch_add(1, Ordering::AcqRel) + 1;
-        let aborted = self.aborted.subscribe();
         (self.ring.0)(number);
-        (aborted, number)
     }
 
     fn add(&self, code: Code) {
@@ -286,10 +288,17 @@ impl Nexus {
     }
 
     /// Has others of the unit abort their commands; ready when none of these is under way any more.
-    pub(super) fn abort_others(&self, whom: impl Fn(&Port) -> bool) -> Aborted {
+    pub(super) fn abort_others(&self) -> Aborted {
+        self.others().iter().for_each(|pending| pending.abort());
+        self.await_others(|_| true)
+    }
+
+    /// Ready when others have aborted what they were to abort until now.
+    pub(super) fn await_others(&self, whom: impl Fn(&Port) -> bool) -> Aborted {
         let others = self.others();
         let others = others.iter().filter(|pending| whom(&pending.port));
-        let waits: Vec<_> = others.map(|pending| pending.abort()).collect();
+        let wait = |it: &Arc<Pending>| (it.aborted.subscribe(), it.aborts.load(Ordering::Acquire));
+        let waits: Vec<_> = others.map(wait).collect();
         Box::pin(async move {
             for (mut aborted, number) in waits {
                 // A session that is gone has ended all.
@@ -300,7 +309,8 @@ impl Nexus {
 
     /// None of the commands that were to be aborted so often is under way any more.
     pub(super) fn aborted(&self, number: u64) {
-        self.pending.aborted.send_replace(number);
+        // Two that ring at once may be heard in the other order.
+        self.pending.aborted.send_modify(|aborted| *aborted = number.max(*aborted));
     }
 
     /// The unit's mode.
@@ -361,15 +371,15 @@ impl Nexus {
         let is_preempted = |(_, code): &&(Port, Code)| *code == Code::REGISTRATIONS_PREEMPTED;
         let preempted: Vec<Port> =
             told.iter().filter(is_preempted).map(|(port, _)| port.clone()).collect();
-        if next.kept() == state.reservations.kept() {
-            self.unit.take_up(state, next, told);
-            return Ok(Changed { preempted, keeping: None });
-        }
-        state.is_keeping = true;
         let aborts = match action {
             OutAction::PreemptAndAbort => preempted.clone(),
             _ => Vec::new(),
         };
+        if next.kept() == state.reservations.kept() {
+            self.unit.take_up(state, next, told, &aborts);
+            return Ok(Changed { preempted, keeping: None });
+        }
+        state.is_keeping = true;
         let keeping =
             Keeping { unit: Arc::clone(&self.unit), next, told, by: self.port.clone(), aborts };
         Ok(Changed { preempted, keeping: Some(keeping) })

@@ -23,50 +23,65 @@ pub struct OpenedName {
 /// refused, and get no other disk.
 const GONE_KEPT_NS: u64 = 86_400_000_000_000;
 
+/// A name as the catalogue has it, and as it is to be after this start: none is kept no more.
+struct Looked {
+    name: String,
+    before: OpenedNameRecord,
+    after: Option<OpenedNameRecord>,
+}
+
 impl Volumes {
     /// Those that are kept and can be read, at a start: one that cannot means what it means now.
-    /// One whose moment could not be opened at a start a day ago or longer, nor now, is kept no
-    /// more.
+    /// One whose moment could not be opened at a start a day ago or longer, nor now, is left out.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn opened_names(&self) -> Result<Vec<OpenedName>> {
+        let opened = |it: Looked| {
+            let OpenedNameRecord { volume, seq, .. } = it.after?;
+            Some(OpenedName { name: it.name, volume_id: volume, seq: Seq(seq) })
+        };
+        Ok(self.looked_at()?.into_iter().filter_map(opened).collect())
+    }
+
+    /// Writes down which of them can be opened no more, and keeps those no more that could not for
+    /// a day.
     ///
     /// # Errors
     /// The device's; `Refused`.
-    pub fn opened_names(&self) -> Result<Vec<OpenedName>> {
-        let mut all: Vec<(String, OpenedNameRecord)> = Vec::new();
+    pub fn note_gone_names(&self) -> Result<()> {
+        let mut changed = self.looked_at()?;
+        changed.retain(|it| it.after != Some(it.before));
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let tx = self.core.begin()?;
+        for Looked { name, after, .. } in &changed {
+            match after {
+                Some(record) => tx.put(tables::OPENED_NAMES, &**name, record)?,
+                None => tx.remove(tables::OPENED_NAMES, &**name)?,
+            }
+        }
+        tx.commit().map(drop)
+    }
+
+    fn looked_at(&self) -> Result<Vec<Looked>> {
+        // By the machine's clock: the pool's own time is not known yet at a start.
+        let now_ns = self.core.machine.clock.wall().as_nanos();
+        let mut all = Vec::new();
         self.core.catalogue.each(tables::OPENED_NAMES, ""..="\u{7f}", |name, record| {
-            all.extend(record.ok().map(|record| (name.to_owned(), record)));
+            if let Ok(before) = record {
+                let gone_ns = match self.can_be_opened(&before) {
+                    true => None,
+                    false => Some(before.gone_ns.map_or(now_ns, |gone_ns| gone_ns.min(now_ns))),
+                };
+                let is_over = gone_ns.is_some_and(|gone_ns| now_ns - gone_ns >= GONE_KEPT_NS);
+                let after = (!is_over).then_some(OpenedNameRecord { gone_ns, ..before });
+                all.push(Looked { name: name.to_owned(), before, after });
+            }
             Ok(true)
         })?;
-        let now_ns = self.core.machine.clock.wall().as_nanos();
-        let mut changed = Vec::new();
-        all.retain_mut(|(name, record)| {
-            let gone_ns = match self.can_be_opened(record) {
-                true => None,
-                false => Some(record.gone_ns.unwrap_or(now_ns)),
-            };
-            let is_over =
-                gone_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) >= GONE_KEPT_NS);
-            if is_over || record.gone_ns != gone_ns {
-                record.gone_ns = gone_ns;
-                changed.push((name.clone(), (!is_over).then_some(*record)));
-            }
-            !is_over
-        });
-        if !changed.is_empty() {
-            let tx = self.core.begin()?;
-            for (name, record) in &changed {
-                match record {
-                    Some(record) => tx.put(tables::OPENED_NAMES, &**name, record)?,
-                    None => tx.remove(tables::OPENED_NAMES, &**name)?,
-                }
-            }
-            tx.commit()?;
-        }
-        let opened = |(name, record): (String, OpenedNameRecord)| OpenedName {
-            name,
-            volume_id: record.volume,
-            seq: Seq(record.seq),
-        };
-        Ok(all.into_iter().map(opened).collect())
+        Ok(all)
     }
 
     fn can_be_opened(&self, record: &OpenedNameRecord) -> bool {

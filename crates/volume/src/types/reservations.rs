@@ -82,10 +82,15 @@ impl Reservations {
         self.registrations.is_empty()
     }
 
+    /// Whether a port is registered.
+    pub(crate) fn has(&self, port: &InitiatorPort) -> bool {
+        self.registrations.iter().any(|it| it.port == *port)
+    }
+
     /// For the audit log.
     pub(crate) fn told(&self) -> String {
         if self.is_empty() {
-            return "none is kept over restarts any more".to_owned();
+            return "no longer kept over restarts; changed".to_owned();
         }
         let held = self.held.as_ref().map_or_else(String::new, |held| {
             format!(", {} of {}", held.kind.name(), held.port.initiator)

@@ -171,7 +171,8 @@ impl Identity {
     }
 
     /// Keeps persistent reservations over restarts, which a port has changed; empty ones are kept
-    /// no more. The audit log tells of it when the holder is another, or keeping begins or ends.
+    /// no more. The audit log tells of it when the holder is another, when
+    /// others are registered no more, and when keeping begins or ends.
     ///
     /// # Errors
     /// `NotFound` once the volume is deleted; `Refused`.
@@ -180,8 +181,9 @@ impl Identity {
         self.check_served()?;
         let record = tx.change(&self.record);
         let before = std::mem::replace(&mut record.reservations, reservations.clone());
-        let is_told =
-            before.held != reservations.held || before.is_empty() != reservations.is_empty();
+        let is_told = before.held != reservations.held
+            || before.is_empty() != reservations.is_empty()
+            || before.registrations.iter().any(|it| it.port != *by && !reservations.has(&it.port));
         if is_told {
             let detail = format!("{} by {}", reservations.told(), by.initiator);
             tx.audit("reservations", &self.name, detail)?;

@@ -8,7 +8,7 @@ use hindsight_volume::{
     OpenedName, Pool, Registration, Reservation, ReservationKind, Reservations, Secret,
     TargetChange, TargetInfo, UnitSpec, UnitsSpec,
 };
-use units::{Moment, Seq};
+use units::{Moment, Seq, WallTime};
 
 use crate::groups::{add, names};
 use crate::hook::{Rig, put};
@@ -188,13 +188,11 @@ fn a_target_is_no_way_round_the_access_of_a_volume() {
 }
 
 #[test]
-fn reservations_and_opened_names_are_kept_as_long_as_what_they_are_of() {
+fn reservations_are_kept_as_long_as_their_volume() {
     let rig = Rig::new(64 << 20, 256 << 10);
     let pool = rig.open();
     let a = add(&pool, "a", 0);
-    let seq = put(&a, 0, 1);
-    a.create_version("").expect("captured");
-    put(&a, 0, 2);
+    put(&a, 0, 1);
     let port = InitiatorPort { initiator: "iqn.a".to_owned(), isid: [1; 6] };
     let registration = Registration { port: port.clone(), key: u64::MAX, all_ports: false };
     let kind = ReservationKind::ExclusiveAccess;
@@ -210,17 +208,6 @@ fn reservations_and_opened_names_are_kept_as_long_as_what_they_are_of() {
     kept.held = Some(Reservation { port: port.clone(), kind });
     a.keep_reservations(&kept, &port).expect("kept");
     assert_eq!(told(&pool), 2);
-    let name = |name: &str, volume_id: u64, seq: Seq| OpenedName {
-        name: format!("iqn.x:{name}"),
-        volume_id,
-        seq,
-    };
-    let (past, nothing) = (name("a:at:-5min", a.id(), seq), name("b:at:-5min", 999, Seq(1)));
-    for one in [&past, &nothing] {
-        pool.keep_opened_name(one, &[]).expect("kept");
-    }
-    pool.keep_opened_name(&name("old", a.id(), seq), &[]).expect("kept");
-    pool.keep_opened_name(&past, &["iqn.x:old".to_owned()]).expect("kept");
     drop(a);
     let pool = rig.kill(pool);
     let volume = pool.volume("a").expect("there");
@@ -233,16 +220,49 @@ fn reservations_and_opened_names_are_kept_as_long_as_what_they_are_of() {
     let forced = Deletion { force: true, ..Deletion::default() };
     let id = pool.remove_volume("a", forced).expect("deleted").id;
     assert_eq!(pool.undelete_volume(id, None).expect("back").reservations(), kept);
-    // One that cannot be opened is refused for a day, however often the server starts.
-    let both = || vec![past.clone(), nothing.clone()];
-    assert_eq!(pool.opened_names().expect("read"), both());
-    rig.clock.advance(23 * HOUR_NS);
-    assert_eq!(pool.opened_names().expect("read"), both());
-    rig.clock.advance(2 * HOUR_NS);
-    assert_eq!(pool.opened_names().expect("read"), [past]);
     let record = pool.volume("a").expect("there");
     record.keep_reservations(&Reservations::default(), &port).expect("kept no more");
     drop(record);
     let pool = rig.kill(pool);
     assert!(pool.volume("a").expect("there").reservations().is_empty());
+}
+
+#[test]
+fn a_name_that_was_opened_is_kept_and_for_a_day_where_its_moment_is_gone() {
+    let rig = Rig::new(64 << 20, 256 << 10);
+    let pool = rig.open();
+    let a = add(&pool, "a", 0);
+    let seq = put(&a, 0, 1);
+    a.create_version("").expect("captured");
+    put(&a, 0, 2);
+    let name = |name: &str, volume_id: u64, seq: Seq| OpenedName {
+        name: format!("iqn.x:{name}"),
+        volume_id,
+        seq,
+    };
+    let (past, nothing) = (name("a:at:-5min", a.id(), seq), name("b:at:-5min", 999, Seq(1)));
+    for one in [&past, &nothing, &name("old", a.id(), seq)] {
+        pool.keep_opened_name(one, &[]).expect("kept");
+    }
+    pool.keep_opened_name(&past, &["iqn.x:old".to_owned()]).expect("kept");
+    drop(a);
+    let starts = |pool: Arc<Pool>, hours: u64| {
+        rig.clock.advance(hours * HOUR_NS);
+        let pool = rig.kill(pool);
+        let names = pool.opened_names().expect("read");
+        pool.note_gone_names().expect("noted");
+        (pool, names)
+    };
+    // However often the server starts.
+    let (mut pool, mut names) = starts(pool, 0);
+    for hours in [1, 22] {
+        assert_eq!(names, [past.clone(), nothing.clone()]);
+        (pool, names) = starts(pool, hours);
+    }
+    assert_eq!(names, [past.clone(), nothing]);
+    (pool, names) = starts(pool, 2);
+    assert_eq!(names, std::slice::from_ref(&past));
+    // It was let go for good: the clock goes back.
+    rig.clock.set_wall(WallTime::from_nanos(rig.clock_now() - 3 * HOUR_NS));
+    assert_eq!(starts(pool, 0).1, [past]);
 }

@@ -62,11 +62,11 @@ impl Core {
             TaskFunction::ABORT_TASK_SET => None,
             TaskFunction::CLEAR_TASK_SET => disk.map(|disk| {
                 disk.nexus.tell_others(Code::COMMANDS_CLEARED);
-                disk.nexus.abort_others(|_| true)
+                disk.nexus.abort_others()
             }),
             TaskFunction::LUN_RESET => disk.map(|disk| {
                 disk.nexus.reset(Code::DEVICE_RESET);
-                disk.nexus.abort_others(|_| true)
+                disk.nexus.abort_others()
             }),
             TaskFunction::TARGET_WARM_RESET | TaskFunction::TARGET_COLD_RESET => {
                 Some(self.reset_all())
@@ -145,7 +145,7 @@ impl Core {
     fn reset_all(&self) -> Aborted {
         let reset = |disk: &Disk| {
             disk.nexus.reset(Code::BUS_RESET);
-            disk.nexus.abort_others(|_| true)
+            disk.nexus.abort_others()
         };
         let there = self.disks.iter().filter(|disk| disk.is_there());
         let others: Vec<Aborted> = there.map(reset).collect();

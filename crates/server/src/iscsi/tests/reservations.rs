@@ -137,6 +137,9 @@ fn preempt_and_abort_that_is_kept_aborts_also_when_who_asked_is_gone() {
         eventually("it is being kept", || rig.disk.waiting.load(Ordering::SeqCst) == 1);
         if leaves {
             one.manage(4, TaskFunction::ABORT_TASK, 3);
+            // It was heard: what comes is carried out in its order.
+            one.nop(5);
+            assert!(matches!(one.receive(), Some((Response::NopIn(_), _))));
         }
         rig.disk.open_gate();
         match leaves {
