@@ -299,9 +299,9 @@ fn narrow(name: &str, schema: &mut Value) {
         _ => false,
     };
     if is(schema, "array") {
-        // No names of initiators are all of them.
-        schema["minItems"] = json!(u8::from(name != "allow"));
         let is_pattern = schema["items"]["$ref"] == "#/components/schemas/Pattern";
+        // No names of initiators, and no patterns, are all of them.
+        schema["minItems"] = json!(u8::from(name != "allow" && !is_pattern));
         schema["maxItems"] = json!(if is_pattern { 64 } else { 256 });
         let item = match name {
             "allow" => "initiator",
