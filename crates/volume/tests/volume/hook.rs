@@ -10,7 +10,7 @@ use hindsight_volume::{
     Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
 };
 use parking_lot::Mutex;
-use sim::{SimClock, SimEntropy, SimMedia};
+use sim::{Keep, SimClock, SimEntropy, SimMedia};
 use units::WallTime;
 
 /// One second in nanoseconds.
@@ -155,6 +155,15 @@ impl Rig {
         self.media.halt_now();
         drop(pool);
         self.media.kill();
+        self.open()
+    }
+
+    /// Cuts the power, which takes all that was not synced, and opens the pool again.
+    pub fn cut_power(&self, pool: Arc<Pool>) -> Arc<Pool> {
+        self.device.unhook();
+        self.media.halt_now();
+        drop(pool);
+        self.media.crash_with(&mut |_, _| Keep::Nothing);
         self.open()
     }
 }

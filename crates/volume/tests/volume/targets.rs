@@ -209,7 +209,7 @@ fn reservations_are_kept_as_long_as_their_volume() {
     a.keep_reservations(&kept, &port).expect("kept");
     assert_eq!(told(&pool), 2);
     drop(a);
-    let pool = rig.kill(pool);
+    let pool = rig.cut_power(pool);
     let volume = pool.volume("a").expect("there");
     assert_eq!(volume.reservations(), kept);
     // A clone is another disk; the trash is no deletion.
@@ -223,7 +223,7 @@ fn reservations_are_kept_as_long_as_their_volume() {
     let record = pool.volume("a").expect("there");
     record.keep_reservations(&Reservations::default(), &port).expect("kept no more");
     drop(record);
-    let pool = rig.kill(pool);
+    let pool = rig.cut_power(pool);
     assert!(pool.volume("a").expect("there").reservations().is_empty());
 }
 
@@ -248,7 +248,7 @@ fn a_name_that_was_opened_is_kept_and_for_a_day_where_its_moment_is_gone() {
     drop(a);
     let starts = |pool: Arc<Pool>, hours: u64| {
         rig.clock.advance(hours * HOUR_NS);
-        let pool = rig.kill(pool);
+        let pool = rig.cut_power(pool);
         let names = pool.opened_names().expect("read");
         pool.note_gone_names().expect("noted");
         (pool, names)
