@@ -11,7 +11,7 @@ use hindsight_tests::command::{call, output};
 use hindsight_tests::iscsi::Iscsi;
 use hindsight_tests::nbd::{Reply, Request};
 
-use crate::stage::Stage;
+use crate::stage::{Stage, folder};
 
 /// Conformance tests that are skipped, and why.
 const REFUSED: [(&str, &str); 10] = [
@@ -180,6 +180,24 @@ fn reservations_and_names_of_moments_outlive_the_server() -> Result<()> {
     let shown = stage.server.run(&["target", "show", "copy"])?;
     ensure!(!shown.contains("reserved") && !shown.contains("registered"), "{shown}");
     Ok(())
+}
+
+#[test]
+fn what_is_announced_is_told_by_discovery_and_by_target_show() -> Result<()> {
+    let folder = folder()?;
+    let config = folder.path().join("config.toml");
+    std::fs::write(&config, "[iscsi]\nannounce = [\"192.0.2.7:3260\"]\n")?;
+    let config = config.to_str().context("a path")?;
+    let stage = Stage::with("vol", "8MiB", &["--iscsi", "127.0.0.1:0", "--config", config])?;
+    let listed = call("iscsi-ls", &[&format!("iscsi://{}", portal(&stage)?)])?;
+    ensure!(listed.contains(":vol Portal:192.0.2.7:3260,1"), "{listed}");
+    stage.server.run(&["target", "create", "two", "--lun", "0=vol"])?;
+    for name in ["vol", "two"] {
+        let shown = stage.server.run(&["target", "show", name])?;
+        ensure!(shown.contains("-p 192.0.2.7:3260 --login"), "{shown}");
+    }
+    // This machine still finds it where it is.
+    qemu_io(&url(&stage, &target(&stage, "vol")?)?, &["write -P 1 0 4k"]).map(drop)
 }
 
 #[test]
