@@ -29,9 +29,9 @@ fn look(tree: &dyn Tree, node: Node, kind: Kind) {
 
 fuzz_target!(|bytes: &[u8]| {
     let disk: Rc<dyn Source> = Rc::new(bytes.to_vec());
-    let Ok((_, parts)) = parts(&*disk) else { return };
+    let Ok((_, parts)) = parts(&disk) else { return };
     for part in parts {
-        let Ok((_, tree)) = open(&disk, part.offset, part.length) else { continue };
+        let Ok((_, tree)) = open(&disk, &part) else { continue };
         let mut left = OBJECTS_MAX;
         let _ = walk(&*tree, tree.top(), &mut |_, node, known| -> Result<(), Option<Error>> {
             left = left.checked_sub(1).ok_or(None)?;

@@ -188,7 +188,7 @@ fn open(session: &Session, args: &Args) -> anyhow::Result<(Served, How)> {
     let need = args.need.need;
     let reading = Reading { of, part, path: None, need };
     let view = View::open(session, &reading).map_err(|error| mention_disk(error, &args.of))?;
-    let size = view.part.length;
+    let size = view.part.length();
     Ok((served(view.tree, None, size), view.how))
 }
 

@@ -16,7 +16,12 @@ pub fn crc32c(register: u32, bytes: &[u8]) -> u32 {
 
 /// CRC32, of GPT.
 pub fn crc32(bytes: &[u8]) -> u32 {
-    !go_on(CrcAlgorithm::Crc32IsoHdlc, u32::MAX, bytes)
+    !crc32_from(u32::MAX, bytes)
+}
+
+/// CRC32 from a register on.
+pub fn crc32_from(register: u32, bytes: &[u8]) -> u32 {
+    go_on(CrcAlgorithm::Crc32IsoHdlc, register, bytes)
 }
 
 /// CRC16 of ext4's group descriptors: the polynomial 0x8005, reflected.

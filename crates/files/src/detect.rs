@@ -5,7 +5,9 @@ use std::rc::Rc;
 use crate::error::{Error, Result};
 use crate::ext4;
 use crate::fat;
-use crate::source::{Slice, Source};
+use crate::lvm;
+use crate::parts::Part;
+use crate::source::Source;
 use crate::system::FileSystem;
 use crate::tree::Tree;
 use crate::xfs;
@@ -17,7 +19,6 @@ const KNOWN: &[(&str, u64, &[u8])] = &[
     ("exfat", 3, b"EXFAT   "),
     ("luks", 0, b"LUKS\xba\xbe"),
     ("bitlocker", 3, b"-FVE-FS-"),
-    ("lvm", 0x218, b"LVM2 001"),
     ("f2fs", 0x400, b"\x10\x20\xf5\xf2"),
     ("squashfs", 0, b"hsqs"),
     ("swap", 0xff6, b"SWAPSPACE2"),
@@ -48,6 +49,9 @@ impl FileSystem {
         if let Some(found) = xfs::recognise(source)? {
             return Ok(Some(found));
         }
+        if let Some(found) = lvm::recognise(source)? {
+            return Ok(Some(found));
+        }
         for (kind, at, magic) in KNOWN {
             if has(source, *at, magic)? {
                 let (label, uuid) = (Vec::new(), String::new());
@@ -62,8 +66,11 @@ impl FileSystem {
 ///
 /// # Errors
 /// There is none that can be read, which is named if it is known; those of the disk.
-pub fn open(disk: &Rc<dyn Source>, offset: u64, size: u64) -> Result<(FileSystem, Box<dyn Tree>)> {
-    let part: Rc<dyn Source> = Rc::new(Slice::new(disk.clone(), offset, size));
+pub fn open(disk: &Rc<dyn Source>, part: &Part) -> Result<(FileSystem, Box<dyn Tree>)> {
+    if let Some(refused) = &part.refused {
+        return Err(Error::unsupported(refused));
+    }
+    let part: Rc<dyn Source> = Rc::new(part.of(disk));
     let Some(found) = FileSystem::of(&*part)? else {
         return Err(Error::unsupported("no file system that is known"));
     };
@@ -71,6 +78,7 @@ pub fn open(disk: &Rc<dyn Source>, offset: u64, size: u64) -> Result<(FileSystem
         kind if kind.starts_with("ext") => Box::new(ext4::Ext4::open(part)?),
         kind if kind.starts_with("fat") => Box::new(fat::Fat::open(part)?),
         "xfs" => Box::new(xfs::Xfs::open(part)?),
+        "lvm" => return Err(Error::unsupported("its logical volumes are parts of their own")),
         kind => return Err(Error::unsupported(format!("no reader for {kind}"))),
     };
     Ok((found, tree))

@@ -18,6 +18,7 @@ mod detect;
 mod error;
 mod ext4;
 mod fat;
+mod lvm;
 mod parts;
 mod pieces;
 mod source;

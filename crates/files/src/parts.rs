@@ -1,9 +1,14 @@
-//! The parts of a disk: GPT, or MBR with logical parts, or none.
+//! The parts of a disk: GPT, or MBR with logical parts, or none; and the volumes of LVM in them.
+
+use std::iter;
+use std::ops::Range;
+use std::rc::Rc;
 
 use crate::bytes::{byte, le16, le32, le64};
 use crate::crc::crc32;
 use crate::error::{Error, Result};
-use crate::source::Source;
+use crate::lvm;
+use crate::source::{self, Slice, Source};
 
 /// Entries of a GPT that are read, at most.
 const GPT_ENTRIES_MAX: u32 = 1024;
@@ -27,16 +32,46 @@ pub enum PartTable {
 }
 
 /// A part of a disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// The number that the kernel gives it; 0 is the whole disk.
-    pub number: u32,
-    /// Where it begins, in bytes.
-    pub offset: u64,
-    /// Its length, in bytes.
-    pub length: u64,
-    /// Its name in the table, if that has names.
+    /// `p2` by the number that the kernel gives it, `GROUP-VOLUME` as device mapper names one of
+    /// LVM; the whole disk has none.
     pub name: String,
+    /// Its name in the table, if that has names.
+    pub label: String,
+    /// Where it is on the disk, in bytes and in order.
+    pub ranges: Vec<Range<u64>>,
+    /// Why it is not read, where that is known without a look into it.
+    pub refused: Option<String>,
+}
+
+impl Part {
+    /// A whole disk of so many bytes.
+    #[must_use]
+    pub fn whole(size: u64) -> Part {
+        Part { ranges: iter::once(0..size).collect(), ..Part::default() }
+    }
+
+    fn numbered(number: u32, label: String, range: Range<u64>) -> Part {
+        Part { name: format!("p{number}"), label, ranges: vec![range], refused: None }
+    }
+
+    /// Its length, in bytes.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        self.ranges.iter().map(|range| range.end - range.start).sum()
+    }
+
+    /// Where a range of it is on the disk, in order.
+    pub fn places(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        source::places(&self.ranges, range)
+    }
+
+    /// It, as a source.
+    #[must_use]
+    pub fn of(&self, disk: &Rc<dyn Source>) -> Slice {
+        Slice::joined(disk.clone(), self.ranges.iter().cloned())
+    }
 }
 
 fn read(disk: &dyn Source, offset: u64, length: usize) -> Result<Vec<u8>> {
@@ -45,13 +80,19 @@ fn read(disk: &dyn Source, offset: u64, length: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The parts of a disk, in the order of their numbers. A disk without a table is one part.
+/// The parts of a disk, in the order of their numbers, and behind them the volumes of LVM in them. A
+/// disk without a table is one part.
 ///
 /// # Errors
 /// Those of the disk; a table that contradicts itself.
-pub fn parts(disk: &dyn Source) -> Result<(PartTable, Vec<Part>)> {
-    let whole = Part { number: 0, offset: 0, length: disk.size(), name: String::new() };
-    let none = (PartTable::None, vec![whole]);
+pub fn parts(disk: &Rc<dyn Source>) -> Result<(PartTable, Vec<Part>)> {
+    let (table, mut parts) = table(&**disk)?;
+    lvm::add_volumes(disk, &mut parts)?;
+    Ok((table, parts))
+}
+
+fn table(disk: &dyn Source) -> Result<(PartTable, Vec<Part>)> {
+    let none = (PartTable::None, vec![Part::whole(disk.size())]);
     if disk.size() < 1024 {
         return Ok(none);
     }
@@ -132,7 +173,7 @@ fn gpt_part(disk: &dyn Source, sector: u64, number: u32, entry: &[u8]) -> Option
     let name: Vec<u16> = entry[56..128].chunks_exact(2).map(|two| le16(two, 0)).collect();
     let name = String::from_utf16_lossy(&name);
     let name = name.split('\0').next().unwrap_or_default().to_owned();
-    Some(Part { number, offset: first, length: end - first, name })
+    Some(Part::numbered(number, name, first..end))
 }
 
 /// Types of entries that hold more entries.
@@ -148,7 +189,7 @@ fn mbr(disk: &dyn Source, first: &[u8]) -> Result<Vec<Part>> {
         let offset = (base + u64::from(le32(entry, 8))) * SECTOR;
         let length = u64::from(le32(entry, 12)) * SECTOR;
         let is_there = byte(entry, 4) != 0 && length > 0 && offset + length <= disk.size();
-        is_there.then(|| Part { number, offset, length, name: String::new() })
+        is_there.then(|| Part::numbered(number, String::new(), offset..offset + length))
     };
     for (number, entry) in (1..).zip(first[446..510].chunks_exact(16)) {
         if is_extended(entry[4]) {

@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::iter;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// A disk at one moment: the same bytes whenever they are asked for.
@@ -39,18 +41,37 @@ impl Source for Vec<u8> {
     }
 }
 
-/// A range of a source, as a source.
+/// Ranges of a source, one behind the other, as a source.
 pub struct Slice {
     of: Rc<dyn Source>,
-    offset: u64,
+    ranges: Vec<Range<u64>>,
     size: u64,
 }
 
+/// Where a range of what lies in ranges, one behind the other, is in the source that has them.
+pub fn places(ranges: &[Range<u64>], wanted: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let mut before = 0;
+    ranges.iter().filter_map(move |range| {
+        let begins = before;
+        before += range.end - range.start;
+        let (from, to) = (wanted.start.max(begins), wanted.end.min(before));
+        (from < to).then(|| range.start + (from - begins)..range.start + (to - begins))
+    })
+}
+
 impl Slice {
-    /// The range, or what of it is there.
+    /// A range, or what of it is there.
     pub fn new(of: Rc<dyn Source>, offset: u64, size: u64) -> Slice {
-        let size = size.min(of.size().saturating_sub(offset));
-        Slice { of, offset, size }
+        Slice::joined(of, iter::once(offset..offset.saturating_add(size)))
+    }
+
+    /// Ranges, or what of them is there.
+    pub fn joined(of: Rc<dyn Source>, ranges: impl IntoIterator<Item = Range<u64>>) -> Slice {
+        let end = of.size();
+        let ranges = ranges.into_iter().map(|range| range.start.min(end)..range.end.min(end));
+        let ranges: Vec<Range<u64>> = ranges.collect();
+        let size = ranges.iter().map(|range| range.end - range.start).sum();
+        Slice { of, ranges, size }
     }
 }
 
@@ -59,11 +80,16 @@ impl Source for Slice {
         self.size
     }
 
-    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+    fn read_at(&self, offset: u64, mut bytes: &mut [u8]) -> io::Result<()> {
         if !is_within(self.size, offset, bytes.len()) {
             return Err(beyond());
         }
-        self.of.read_at(self.offset + offset, bytes)
+        for place in places(&self.ranges, offset..offset + bytes.len() as u64) {
+            let (piece, rest) = bytes.split_at_mut((place.end - place.start) as usize);
+            self.of.read_at(place.start, piece)?;
+            bytes = rest;
+        }
+        Ok(())
     }
 }
 
@@ -183,5 +209,13 @@ mod tests {
         assert!(slice.read_at(1, &mut bytes).is_err());
         assert!(slice.read_at(u64::MAX, &mut bytes).is_err());
         assert_eq!(Slice::new(Rc::new(vec![1]), 7, 1).size(), 0);
+        // Several, of which one is empty and one ends with the disk.
+        let joined = Slice::joined(Rc::new(vec![0, 1, 2, 3, 4, 5]), [4..6, 2..2, 1..3, 5..9]);
+        let mut bytes = [9; 5];
+        joined.read_at(0, &mut bytes).unwrap();
+        assert_eq!(bytes, [4, 5, 1, 2, 5]);
+        joined.read_at(1, &mut bytes[..2]).unwrap();
+        assert_eq!((bytes[0], bytes[1]), (5, 1));
+        assert!(joined.read_at(4, &mut bytes[..2]).is_err());
     }
 }

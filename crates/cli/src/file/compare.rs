@@ -196,15 +196,18 @@ impl Sides<'_> {
         let is_same_known = (a.1.modified, a.1.changed) == (b.1.modified, b.1.changed);
         if let (true, Some(written)) = (is_same_known, &self.written) {
             let pieces = self.to.tree.pieces(b.0)?;
-            let start = self.to.part.offset;
-            let is_written = |piece: &files::Piece| {
-                let at = piece.place.map(|place| place + start);
-                at.is_some_and(|at| {
-                    let first = written.partition_point(|range| range.offset + range.length <= at);
-                    written.get(first).is_some_and(|range| range.offset < at + piece.length)
-                })
+            let is_hit = |place: std::ops::Range<u64>| {
+                let first =
+                    written.partition_point(|range| range.offset + range.length <= place.start);
+                written.get(first).is_some_and(|range| range.offset < place.end)
             };
-            if pieces == self.from.tree.pieces(a.0)? && !pieces.iter().any(is_written) {
+            let is_written = |piece: &files::Piece| {
+                let there = piece.place.map(|place| place..place + piece.length);
+                there.is_some_and(|there| self.to.part.places(there).any(is_hit))
+            };
+            let is_in_place = self.from.part.ranges == self.to.part.ranges
+                && pieces == self.from.tree.pieces(a.0)?;
+            if is_in_place && !pieces.iter().any(is_written) {
                 return Ok(true);
             }
         }

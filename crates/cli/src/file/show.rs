@@ -3,13 +3,12 @@
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
-use std::rc::Rc;
 
 use api::path_text;
-use files::{Attributes, FileSystem, Kind, Node, PartTable, Slice};
+use files::{Attributes, FileSystem, Kind, Node};
 use serde::Serialize;
 
-use super::view::{How, NeedArgs, Reading, View, Volume, judge, name_of, time_text};
+use super::view::{How, NeedArgs, Reading, View, Volume, judge, time_text};
 use crate::output::{Table, human, pairs};
 use crate::session::Session;
 use crate::share_files;
@@ -38,7 +37,8 @@ pub struct ListArgs {
 struct PartShown {
     name: String,
     kind: String,
-    offset: u64,
+    /// None of what is not in one piece.
+    offset: Option<u64>,
     length: u64,
     label: String,
     uuid: String,
@@ -50,22 +50,22 @@ pub fn parts(session: &Session, reading: &Reading) -> anyhow::Result<()> {
     let volume = Volume::find(session, &reading.of.volume)?;
     let at = volume.resolve(&reading.of.moment.to_string())?;
     let disk = volume.disk(at.seq)?;
-    let (kind, parts) = files::parts(&*disk).map_err(|error| judge(error.into()))?;
+    let (_, parts) = files::parts(&disk).map_err(|error| judge(error.into()))?;
     let mut shown = Vec::new();
     for part in parts {
-        let slice = Slice::new(Rc::clone(&disk), part.offset, part.length);
-        let system = FileSystem::of(&slice).map_err(|error| judge(error.into()))?;
-        let state = match files::open(&disk, part.offset, part.length) {
+        let system = FileSystem::of(&part.of(&disk));
+        let system = system.map_err(|error| judge(error.into()))?;
+        let state = match files::open(&disk, &part) {
             Ok((_, tree)) => tree.state().word().to_owned(),
             Err(error) => error.to_string(),
         };
         let label = system.as_ref().map(|system| path_text(&system.label)).unwrap_or_default();
         shown.push(PartShown {
-            name: if kind == PartTable::None { "-".to_owned() } else { name_of(&part) },
+            name: if part.name.is_empty() { "-".to_owned() } else { part.name.clone() },
             kind: system.as_ref().map_or("unknown", |system| system.kind).to_owned(),
-            offset: part.offset,
-            length: part.length,
-            label: if label.is_empty() { part.name } else { label },
+            offset: if let [range] = &part.ranges[..] { Some(range.start) } else { None },
+            length: part.length(),
+            label: if label.is_empty() { part.label } else { label },
             uuid: system.map(|system| system.uuid).unwrap_or_default(),
             state,
         });
@@ -74,7 +74,7 @@ pub fn parts(session: &Session, reading: &Reading) -> anyhow::Result<()> {
         Table::of(shown)
             .left("PART", |part| part.name.clone())
             .left("KIND", |part| part.kind.clone())
-            .right("OFFSET", |part| part.offset.to_string())
+            .right("OFFSET", |part| part.offset.map_or("-".to_owned(), |at| at.to_string()))
             .right("LENGTH", |part| human(part.length))
             .left("LABEL", |part| part.label.clone())
             .left("STATE", |part| part.state.clone())

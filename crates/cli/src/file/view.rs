@@ -223,7 +223,7 @@ impl Volume {
     pub fn tree(&self, seq: u64, part: &str) -> anyhow::Result<(Part, FileSystem, Box<dyn Tree>)> {
         let disk = self.disk(seq)?;
         let part = choose(&disk, part)?;
-        let (system, tree) = files::open(&disk, part.offset, part.length)?;
+        let (system, tree) = files::open(&disk, &part)?;
         Ok((part, system, tree))
     }
 }
@@ -276,7 +276,7 @@ impl View {
         let how = How {
             volume: volume.name.clone(),
             at,
-            part: name_of(&part),
+            part: part.name.clone(),
             kind: system.kind.to_owned(),
             state: tree.state().word().to_owned(),
             transactions,
@@ -291,11 +291,6 @@ impl View {
         let way = files::look_up_path(&*self.tree, path).map_err(|error| judge(error.into()))?;
         Ok(way.last().copied().unwrap_or(self.tree.top()))
     }
-}
-
-/// `p2`, or nothing for a whole disk.
-pub fn name_of(part: &Part) -> String {
-    if part.number == 0 { String::new() } else { format!("p{}", part.number) }
 }
 
 fn check_need(need: Option<Need>, state: State) -> anyhow::Result<()> {
@@ -335,11 +330,10 @@ pub fn judge(error: anyhow::Error) -> anyhow::Error {
 
 /// The part that is meant.
 fn choose(disk: &Rc<dyn Source>, name: &str) -> anyhow::Result<Part> {
-    let (_, parts) = files::parts(&**disk)?;
+    let (_, parts) = files::parts(disk)?;
     let mut with: Vec<(Part, Option<FileSystem>)> = Vec::new();
     for part in parts {
-        let slice = files::Slice::new(disk.clone(), part.offset, part.length);
-        let system = FileSystem::of(&slice)?;
+        let system = FileSystem::of(&part.of(disk))?;
         with.push((part, system));
     }
     let is_meant = |(part, system): &&(Part, Option<FileSystem>)| {
@@ -350,12 +344,12 @@ fn choose(disk: &Rc<dyn Source>, name: &str) -> anyhow::Result<Part> {
         match name.split_once('=') {
             Some(("label", label)) => {
                 system.is_some_and(|system| api::path_text(&system.label) == label)
-                    || part.name == label
+                    || part.label == label
             }
             Some(("uuid", uuid)) => {
                 system.is_some_and(|system| system.uuid.eq_ignore_ascii_case(uuid))
             }
-            _ => name_of(part) == name,
+            _ => part.name == name,
         }
     };
     let meant: Vec<&Part> = with.iter().filter(is_meant).map(|(part, _)| part).collect();
@@ -370,7 +364,7 @@ fn choose(disk: &Rc<dyn Source>, name: &str) -> anyhow::Result<Part> {
 fn unclear(name: &str, found: usize, with: &[(Part, Option<FileSystem>)]) -> Failure {
     let kind = |system: &Option<FileSystem>| system.as_ref().map_or("unknown", |found| found.kind);
     let list = with.iter().map(|(part, system)| {
-        let name = if part.number == 0 { "the whole disk".to_owned() } else { name_of(part) };
+        let name = if part.name.is_empty() { "the whole disk" } else { &part.name };
         format!("{name} ({})", kind(system))
     });
     let list = list.collect::<Vec<_>>().join(", ");

@@ -7,6 +7,7 @@ mod archives;
 mod fats;
 mod images;
 mod journals;
+mod lvm;
 mod mutations;
 mod oracle;
 mod tables;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 
-use hindsight_files::{Kind, Source, Tree, open, read_all};
+use hindsight_files::{Kind, Part, Source, Tree, open, read_all};
 
 /// All that both sides know of an object.
 #[derive(Debug, PartialEq, Eq)]
@@ -120,7 +120,7 @@ pub fn tree_of(image: &Path) -> Box<dyn Tree> {
 pub fn opened(bytes: Vec<u8>) -> hindsight_files::Result<Box<dyn Tree>> {
     let size = bytes.len() as u64;
     let disk: Rc<dyn Source> = Rc::new(bytes);
-    Ok(open(&disk, 0, size)?.1)
+    Ok(open(&disk, &Part::whole(size))?.1)
 }
 
 /// Compares by path, so that what differs is said and not all bytes.

@@ -3,10 +3,11 @@
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 
-use hindsight_files::{PartTable, parts};
+use hindsight_files::{Part, PartTable, Source};
 
-fn table(script: &str) -> Vec<u8> {
+pub fn table(script: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("disk");
     fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
@@ -20,10 +21,22 @@ fn table(script: &str) -> Vec<u8> {
     fs::read(image).unwrap()
 }
 
-fn shown(disk: &Vec<u8>) -> (PartTable, Vec<(u32, u64, u64, String)>) {
+fn parts(disk: &[u8]) -> hindsight_files::Result<(PartTable, Vec<Part>)> {
+    let disk: Rc<dyn Source> = Rc::new(disk.to_vec());
+    hindsight_files::parts(&disk)
+}
+
+fn shown(disk: &[u8]) -> (PartTable, Vec<(String, u64, u64, String)>) {
     let (table, parts) = parts(disk).unwrap();
-    let parts = parts.into_iter().map(|part| (part.number, part.offset, part.length, part.name));
-    (table, parts.collect())
+    let shown = parts.into_iter().map(|part| {
+        let [range] = &part.ranges[..] else { panic!("{part:?}") };
+        (part.name.clone(), range.start, part.length(), part.label.clone())
+    });
+    (table, shown.collect())
+}
+
+fn part(name: &str, offset: u64, length: u64, label: &str) -> (String, u64, u64, String) {
+    (name.to_owned(), offset, length, label.to_owned())
 }
 
 const MIB: u64 = 1 << 20;
@@ -35,7 +48,7 @@ fn a_gpt_with_names() {
     let mut disk = table(script);
     let expected = (
         PartTable::Gpt,
-        vec![(1, MIB, 10 * MIB, "boot".to_owned()), (2, 20 * MIB, 10 * MIB, "my root".to_owned())],
+        vec![part("p1", MIB, 10 * MIB, "boot"), part("p2", 20 * MIB, 10 * MIB, "my root")],
     );
     assert_eq!(shown(&disk), expected);
     // The first header is damaged: the copy at the end is as good.
@@ -51,11 +64,10 @@ fn an_mbr_with_logical_parts() {
     let script = "label: dos\nstart=2048,size=2048\nstart=8192,size=40960,type=5\n\
                   start=10240,size=2048\nstart=20480,size=4096";
     let found = shown(&table(script));
-    let none = String::new();
     let expected = vec![
-        (1, MIB, MIB, none.clone()),
-        (5, 5 * MIB, MIB, none.clone()),
-        (6, 10 * MIB, 2 * MIB, none),
+        part("p1", MIB, MIB, ""),
+        part("p5", 5 * MIB, MIB, ""),
+        part("p6", 10 * MIB, 2 * MIB, ""),
     ];
     assert_eq!(found, (PartTable::Mbr, expected));
 }
@@ -63,7 +75,7 @@ fn an_mbr_with_logical_parts() {
 #[test]
 fn a_disk_without_a_table_is_one_part() {
     let disk = vec![0; 4 << 20];
-    assert_eq!(shown(&disk), (PartTable::None, vec![(0, 0, 4 << 20, String::new())]));
+    assert_eq!(shown(&disk), (PartTable::None, vec![part("", 0, 4 << 20, "")]));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::OnceLock;
 
-use hindsight_files::{Error, Source, State, Tree, open};
+use hindsight_files::{Error, Part, Source, State, Tree, open};
 use proptest::prelude::{ProptestConfig, any, proptest};
 use proptest::sample::Index;
 
@@ -82,7 +82,7 @@ fn parts() -> &'static Parts {
 fn opened(changed: Changed) -> hindsight_files::Result<Box<dyn Tree>> {
     let size = changed.size();
     let disk: Rc<dyn Source> = Rc::new(changed);
-    Ok(open(&disk, 0, size)?.1)
+    Ok(open(&disk, &Part::whole(size))?.1)
 }
 
 #[test]

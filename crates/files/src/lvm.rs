@@ -1,0 +1,313 @@
+//! LVM: the logical volumes of groups whose physical volumes lie on one disk.
+//!
+//! 1. A physical volume has a label in one of its first sectors, and places of metadata; of all that
+//!    are whole the newest of a group counts. Labels and metadata have checksums.
+//! 2. A logical volume is read if all of it lies on this disk, one piece behind the other. Others
+//!    (RAID, thin, cache, snapshots, what is being moved) are named, with why they are not read.
+//! 3. Nothing is activated; the kernel of the machine that reads sees no group.
+
+mod text;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use crate::bytes::{le32, le64};
+use crate::crc::crc32_from;
+use crate::error::{Error, ErrorKind, Result};
+use crate::parts::Part;
+use crate::source::{Slice, Source};
+use crate::system::FileSystem;
+use text::{Section, Value};
+
+const SECTOR: u64 = 512;
+/// Sectors in which a label may be.
+const LABEL_SECTORS: u64 = 4;
+/// The checksums of LVM begin with this.
+const CHECKSUM_START: u32 = 0xf597_a6cf;
+const MAGIC: &[u8] = b" LVM2 x[5A%r0N*>";
+/// Of the header of a place of metadata.
+const HEADER_BYTES: u64 = 512;
+/// Of the text of a group, at most.
+const TEXT_BYTES_MAX: u64 = 16 << 20;
+/// Places of data or metadata of one physical volume, at most.
+const PLACES_MAX: usize = 16;
+/// Set where a place of metadata is not used.
+const IGNORED: u32 = 1;
+
+/// What the label of a physical volume says.
+struct Label {
+    uuid: String,
+    /// Places of metadata.
+    metadata: Vec<Range<u64>>,
+}
+
+fn read(source: &dyn Source, offset: u64, length: u64) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; length as usize];
+    source.read_at(offset, &mut bytes).map_err(|error| Error::source(offset, error))?;
+    Ok(bytes)
+}
+
+/// Places that are listed up to one of zeros, and the end of the list.
+fn places(bytes: &[u8], mut at: usize) -> Result<(Vec<Range<u64>>, usize)> {
+    let mut found = Vec::new();
+    loop {
+        let (start, length) = (le64(bytes, at), le64(bytes, at + 8));
+        at += 16;
+        if start == 0 {
+            return Ok((found, at));
+        }
+        if found.len() == PLACES_MAX || at > bytes.len() {
+            return Err(Error::damaged("LVM: the label of a physical volume has no end"));
+        }
+        found.push(start..start.saturating_add(length));
+    }
+}
+
+impl Label {
+    /// None if there is none.
+    fn read(source: &dyn Source) -> Result<Option<Label>> {
+        for sector in 0..LABEL_SECTORS {
+            let at = sector * SECTOR;
+            if at + SECTOR > source.size() {
+                return Ok(None);
+            }
+            let bytes = read(source, at, SECTOR)?;
+            let is_one = bytes.starts_with(b"LABELONE") && &bytes[24..32] == b"LVM2 001";
+            if !is_one || le64(&bytes, 8) != sector {
+                continue;
+            }
+            let header = le32(&bytes, 20) as usize;
+            if crc32_from(CHECKSUM_START, &bytes[20..]) != le32(&bytes, 16)
+                || header + 40 > bytes.len()
+            {
+                return Err(Error::damaged("LVM: the label of a physical volume is damaged"));
+            }
+            let uuid = String::from_utf8_lossy(&bytes[header..header + 32]).into_owned();
+            let (_, behind) = places(&bytes, header + 40)?;
+            let (metadata, _) = places(&bytes, behind)?;
+            return Ok(Some(Label { uuid, metadata }));
+        }
+        Ok(None)
+    }
+}
+
+/// What a place of metadata says; none if it is not used, or empty.
+fn metadata(source: &dyn Source, place: &Range<u64>) -> Result<Option<Section>> {
+    let damaged = || Error::damaged("LVM: a place of metadata is damaged");
+    let size = place.end - place.start;
+    if size < HEADER_BYTES || place.end > source.size() {
+        return Err(damaged());
+    }
+    let header = read(source, place.start, HEADER_BYTES)?;
+    let is_whole = header[4..].starts_with(MAGIC)
+        && crc32_from(CHECKSUM_START, &header[4..]) == le32(&header, 0)
+        && le64(&header, 24) == place.start;
+    if !is_whole {
+        return Err(damaged());
+    }
+    let (offset, length) = (le64(&header, 40), le64(&header, 48));
+    if offset == 0 || le32(&header, 60) & IGNORED != 0 {
+        return Ok(None);
+    }
+    if offset < HEADER_BYTES || offset >= size || length > size - HEADER_BYTES {
+        return Err(damaged());
+    }
+    if length > TEXT_BYTES_MAX {
+        return Err(Error::limit(format!("LVM: metadata of more than {TEXT_BYTES_MAX} bytes")));
+    }
+    // The text goes on behind the header where it meets the end.
+    let before = length.min(size - offset);
+    let mut bytes = read(source, place.start + offset, before)?;
+    bytes.extend(read(source, place.start + HEADER_BYTES, length - before)?);
+    if crc32_from(CHECKSUM_START, &bytes) != le32(&header, 56) {
+        return Err(damaged());
+    }
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    Section::parse(&bytes[..end]).map(Some)
+}
+
+/// A group as one of its texts has it.
+struct Group {
+    name: String,
+    seqno: u64,
+    body: Section,
+}
+
+/// The newest text of a physical volume.
+fn newest(source: &dyn Source, label: &Label) -> Result<Option<Group>> {
+    let mut found: Option<Group> = None;
+    let mut failed = None;
+    for place in &label.metadata {
+        let all = match metadata(source, place) {
+            Ok(all) => all,
+            // The other place may be whole.
+            Err(error) => {
+                failed = Some(error);
+                continue;
+            }
+        };
+        let Some(all) = all else { continue };
+        let Some((name, body)) = all.sections().next() else { continue };
+        let seqno = body.number("seqno")?;
+        if found.as_ref().is_none_or(|group| group.seqno < seqno) {
+            found = Some(Group { name: name.to_owned(), seqno, body: body.clone() });
+        }
+    }
+    match (found, failed) {
+        (None, Some(error)) => Err(error),
+        (found, _) => Ok(found),
+    }
+}
+
+/// What a physical volume says; none if it is none.
+fn look(source: &dyn Source) -> Result<Option<(Label, Option<Group>)>> {
+    let Some(label) = Label::read(source)? else { return Ok(None) };
+    let group = newest(source, &label)?;
+    Ok(Some((label, group)))
+}
+
+/// What a source is, if it is a physical volume: its group is the label.
+pub fn recognise(source: &dyn Source) -> Result<Option<FileSystem>> {
+    let (uuid, label) = match look(source) {
+        Ok(None) => return Ok(None),
+        Ok(Some((label, group))) => {
+            (label.uuid, group.map(|group| group.name.into_bytes()).unwrap_or_default())
+        }
+        Err(error) if error.kind == ErrorKind::Source => return Err(error),
+        // It is one all the same; opening its part tells what is wrong.
+        Err(_) => (String::new(), Vec::new()),
+    };
+    Ok(Some(FileSystem { kind: "lvm", label, uuid, is_readable: false }))
+}
+
+/// Adds the logical volumes of the physical ones among some parts; a part whose metadata cannot be
+/// read says so when it is opened.
+pub fn add_volumes(disk: &Rc<dyn Source>, parts: &mut Vec<Part>) -> Result<()> {
+    let mut physical: BTreeMap<String, Range<u64>> = BTreeMap::new();
+    let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+    for part in parts.iter_mut() {
+        let [range] = &part.ranges[..] else { continue };
+        let source = Slice::new(disk.clone(), range.start, range.end - range.start);
+        match look(&source) {
+            Ok(None) => {}
+            Ok(Some((label, group))) => {
+                physical.insert(label.uuid, range.clone());
+                let Some(group) = group else { continue };
+                let id = group.body.text("id").unwrap_or_default().to_owned();
+                if groups.get(&id).is_none_or(|known| known.seqno < group.seqno) {
+                    groups.insert(id, group);
+                }
+            }
+            Err(error) if error.kind == ErrorKind::Source => return Err(error),
+            Err(error) => part.refused = Some(error.to_string()),
+        }
+    }
+    for group in groups.values() {
+        parts.extend(volumes(group, &physical));
+    }
+    Ok(())
+}
+
+/// The name that device mapper gives a volume of a group.
+fn mapped_name(group: &str, volume: &str) -> String {
+    format!("{}-{}", group.replace('-', "--"), volume.replace('-', "--"))
+}
+
+fn volumes(group: &Group, physical: &BTreeMap<String, Range<u64>>) -> Vec<Part> {
+    let mut found = Vec::new();
+    for (name, volume) in group.body.sections_of("logical_volumes") {
+        if !volume.says("status", "VISIBLE") {
+            continue;
+        }
+        let mut part = Part { name: mapped_name(&group.name, name), ..Part::default() };
+        match ranges(group, name, volume, physical) {
+            Ok(ranges) => part.ranges = ranges,
+            Err(error) => part.refused = Some(error.to_string()),
+        }
+        found.push(part);
+    }
+    found
+}
+
+/// Segments that say of another volume that it is a snapshot, or is changed by one.
+fn is_of_snapshot(group: &Group, name: &str) -> bool {
+    let names = |segment: &Section| {
+        segment.text("cow_store").is_ok_and(|of| of == name)
+            || segment.text("merging_store").is_ok_and(|of| of == name)
+            || segment.get("merging_store").is_some()
+                && segment.text("origin").is_ok_and(|of| of == name)
+    };
+    let volumes = group.body.sections_of("logical_volumes");
+    volumes.flat_map(|(_, volume)| volume.sections()).any(|(_, segment)| names(segment))
+}
+
+/// Where a volume is on the disk, in order.
+fn ranges(
+    group: &Group,
+    name: &str,
+    volume: &Section,
+    physical: &BTreeMap<String, Range<u64>>,
+) -> Result<Vec<Range<u64>>> {
+    if is_of_snapshot(group, name) {
+        return Err(Error::unsupported("LVM: snapshots are not read"));
+    }
+    let mut segments = Vec::new();
+    for (_, segment) in volume.sections() {
+        segments.push((segment.number("start_extent")?, segment));
+    }
+    segments.sort_by_key(|(start, _)| *start);
+    let mut next = 0;
+    let mut found: Vec<Range<u64>> = Vec::new();
+    for (start, segment) in segments {
+        if start != next {
+            return Err(Error::damaged("LVM: the segments of a volume do not join"));
+        }
+        let range = range(group, segment, physical)?;
+        next += segment.number("extent_count")?;
+        match found.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => found.push(range),
+        }
+    }
+    if found.is_empty() {
+        return Err(Error::damaged("LVM: a volume without segments"));
+    }
+    Ok(found)
+}
+
+fn range(
+    group: &Group,
+    segment: &Section,
+    physical: &BTreeMap<String, Range<u64>>,
+) -> Result<Range<u64>> {
+    let kind = segment.text("type")?;
+    if kind != "striped" {
+        return Err(Error::unsupported(format!("LVM: volumes of type {kind} are not read")));
+    }
+    if segment.number("stripe_count")? != 1 {
+        return Err(Error::unsupported("LVM: stripes over several disks are not read"));
+    }
+    let [Value::Text(of), Value::Number(first)] = segment.list("stripes")? else {
+        return Err(Error::damaged("LVM: a segment does not say where it is"));
+    };
+    let known = group.body.sections_of("physical_volumes").find(|(name, _)| name == of);
+    let Some((_, known)) = known else {
+        return Err(Error::unsupported(format!("LVM: a volume that lies on {of} is not read")));
+    };
+    let uuid = known.text("id")?.replace('-', "");
+    let Some(on) = physical.get(&uuid) else {
+        return Err(Error::unsupported("LVM: a piece of it lies on another disk"));
+    };
+    let extent = group.body.number("extent_size")?.saturating_mul(SECTOR);
+    let start = on
+        .start
+        .saturating_add(known.number("pe_start")?.saturating_mul(SECTOR))
+        .saturating_add(first.saturating_mul(extent));
+    let count = segment.number("extent_count")?;
+    let end = start.saturating_add(count.saturating_mul(extent));
+    if end > on.end || start == end {
+        return Err(Error::damaged("LVM: a segment lies beyond its physical volume"));
+    }
+    Ok(start..end)
+}
