@@ -50,7 +50,7 @@ test: build-tests
 	$(CARGO) test --workspace --doc || failed=1; \
 	$(CARGO) test --workspace --test outside --no-run || failed=1; \
 	RUST_TEST_THREADS=$(OUTSIDE_THREADS) $(CARGO) test --workspace --test outside || failed=1; \
-	scripts/guest-test $(HINDSIGHT) nbd-ext4 iscsi-xfs iscsi-chap nfs >$(TARGET)/guest-test.log 2>&1 & guest=$$!; \
+	scripts/guest-test $(HINDSIGHT) nbd-ext4 iscsi-xfs iscsi-chap nfs lvm >$(TARGET)/guest-test.log 2>&1 & guest=$$!; \
 	$(TARGET)/debug/checker --hindsight $(HINDSIGHT) --seed $(CHECKER_SEED) --rounds $(CHECKER_ROUNDS) \
 		|| failed=1; \
 	scripts/demo --or-skip $(HINDSIGHT) || failed=1; \

@@ -3,7 +3,7 @@
 
     tests/guest/machine.py [--minutes N] HINDSIGHT [KIND...]
 
-KIND is one of nbd-ext4, nbd-xfs, iscsi-ext4, iscsi-xfs, iscsi-chap, iscsi-multipath, nfs; all by default, but for
+KIND is one of nbd-ext4, nbd-xfs, iscsi-ext4, iscsi-xfs, iscsi-chap, iscsi-multipath, nfs, lvm; all by default, but for
 multipath where its daemon (package multipath-tools) is not installed. They run one after the other,
 with the server killed (SIGKILL) and started again under each; with --minutes again and again, and with
 more kills, until the time is over. A stock Debian kernel with the modules it needs, busybox and this
@@ -11,14 +11,14 @@ machine's own client and file system tools boot from memory under QEMU: there is
 server listens on loopback only, which the guest reaches as 10.0.2.2. What the guest prints goes to
 standard output, lines with `@` apart: these ask Host for something. Exit code 0: everything held.
 """
-import argparse, glob, json, lzma, os, re, shutil, signal, socket, subprocess, sys, tempfile, threading, time
+import argparse, glob, hashlib, json, lzma, os, re, shutil, signal, socket, subprocess, sys, tempfile, threading, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CACHE = os.environ.get("GUEST_CACHE") or os.path.expanduser("~/.cache/hindsight-guest")
-KINDS = ["nbd-ext4", "nbd-xfs", "iscsi-ext4", "iscsi-xfs", "iscsi-chap", "iscsi-multipath", "nfs"]
-SCRIPTS = ["init", "tests", "steps", "disks", "nbd", "iscsi", "nfs"]
+KINDS = ["nbd-ext4", "nbd-xfs", "iscsi-ext4", "iscsi-xfs", "iscsi-chap", "iscsi-multipath", "nfs", "lvm"]
+SCRIPTS = ["init", "tests", "steps", "disks", "nbd", "iscsi", "nfs", "lvm"]
 TOOLS = ["sync", "mkfs.ext4", "e2fsck", "mkfs.xfs", "xfs_repair", "fstrim", "blkdiscard", "nbd-client",
-         "iscsid", "iscsiadm", "ip"]
+         "iscsid", "iscsiadm", "ip", "lvm"]
 MODULES = ["virtio_pci", "virtio_net", "crc32c_generic", "ext4", "xfs", "nbd", "iscsi_tcp", "sd_mod",
            "dm_multipath", "dm_service_time", "scsi_dh_alua", "nfsv3"]
 TIMEOUT_S = 600
@@ -212,6 +212,14 @@ class Host:
         latest = json.loads(self.server.command("resolve", f"{name}@latest", "--json"))
         clock = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now // 10**9))
         return f"{clock}.{now % 10**9:09}Z {latest['seq']}"
+
+    def do_file(self, moment, part, path, sum):
+        """Whether a file of a part of the disk had these bytes at a moment."""
+        command = [self.server.program, "file", "cat", f"disk@{moment}:{part}/{path}"]
+        run = subprocess.run(command, env=self.server.environment, capture_output=True)
+        found = hashlib.sha256(run.stdout).hexdigest()
+        if run.returncode or found != sum:
+            return f"error: {path} at {moment}: {run.returncode}, {found}: {run.stderr}"
 
     def do_chap(self, name, user, secret, mutual_user, mutual_secret):
         """A volume whose target asks for a proof, and gives one."""
