@@ -52,7 +52,9 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
             let reading = Reading::parse(&args.of, args.need.need)?;
             return put::run(session, &reading, &args.to, args.force);
         }
-        Verb::Tar(args) => archive::run(session, &Reading::parse(&args.of, args.need.need)?)?,
+        Verb::Tar(args) => {
+            return archive::run(session, &Reading::parse(&args.of, args.need.need)?);
+        }
         Verb::Diff(args) => compare::run(session, &args)?,
         Verb::History(args) => history::run(session, &args)?,
         Verb::Find(args) => return find::run(session, &args),

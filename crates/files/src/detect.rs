@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::ext4;
 use crate::fat;
 use crate::lvm;
+use crate::ntfs;
 use crate::parts::Part;
 use crate::source::Source;
 use crate::system::FileSystem;
@@ -15,7 +16,6 @@ use crate::xfs;
 /// What is recognised by a magic number alone: where it stands, and which it is.
 const KNOWN: &[(&str, u64, &[u8])] = &[
     ("btrfs", 0x1_0040, b"_BHRfS_M"),
-    ("ntfs", 3, b"NTFS    "),
     ("exfat", 3, b"EXFAT   "),
     ("luks", 0, b"LUKS\xba\xbe"),
     ("bitlocker", 3, b"-FVE-FS-"),
@@ -52,6 +52,9 @@ impl FileSystem {
         if let Some(found) = lvm::recognise(source)? {
             return Ok(Some(found));
         }
+        if let Some(found) = ntfs::recognise(source)? {
+            return Ok(Some(found));
+        }
         for (kind, at, magic) in KNOWN {
             if has(source, *at, magic)? {
                 let (label, uuid) = (Vec::new(), String::new());
@@ -77,6 +80,7 @@ pub fn open(disk: &Rc<dyn Source>, part: &Part) -> Result<(FileSystem, Box<dyn T
     let tree: Box<dyn Tree> = match found.kind {
         kind if kind.starts_with("ext") => Box::new(ext4::Ext4::open(part)?),
         kind if kind.starts_with("fat") => Box::new(fat::Fat::open(part)?),
+        "ntfs" => Box::new(ntfs::Ntfs::open(part)?),
         "xfs" => Box::new(xfs::Xfs::open(part)?),
         "lvm" => return Err(Error::unsupported("its logical volumes are parts of their own")),
         kind => return Err(Error::unsupported(format!("no reader for {kind}"))),

@@ -19,6 +19,7 @@ mod error;
 mod ext4;
 mod fat;
 mod lvm;
+mod ntfs;
 mod parts;
 mod pieces;
 mod source;

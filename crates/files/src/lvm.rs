@@ -1,7 +1,7 @@
 //! LVM: the logical volumes of groups whose physical volumes lie on one disk.
 //!
-//! 1. A physical volume has a label in one of its first sectors, and places of metadata; of all that
-//!    are whole the newest of a group counts. Labels and metadata have checksums.
+//! 1. A physical volume has a label in one of its first sectors, and places of metadata; of all
+//!    that are whole the newest of a group counts. Labels and metadata have checksums.
 //! 2. A logical volume is read if all of it lies on this disk, one piece behind the other. Others
 //!    (RAID, thin, cache, snapshots, what is being moved) are named, with why they are not read.
 //! 3. Nothing is activated; the kernel of the machine that reads sees no group.

@@ -80,8 +80,8 @@ fn read(disk: &dyn Source, offset: u64, length: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The parts of a disk, in the order of their numbers, and behind them the volumes of LVM in them. A
-/// disk without a table is one part.
+/// The parts of a disk, in the order of their numbers, and behind them the volumes of LVM in them.
+/// A disk without a table is one part.
 ///
 /// # Errors
 /// Those of the disk; a table that contradicts itself.

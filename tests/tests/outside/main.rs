@@ -9,6 +9,7 @@ mod databases;
 mod docs;
 mod file_systems;
 mod files;
+mod files_ntfs;
 mod files_xfs;
 mod full_file_system;
 mod hooks;

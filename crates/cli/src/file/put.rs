@@ -44,6 +44,8 @@ struct Restored {
 
 struct Work<'a> {
     view: &'a View,
+    /// What was asked for.
+    top: Node,
     placing: Placing,
     /// The first path of each file that has several.
     seen: BTreeMap<Node, PathBuf>,
@@ -60,7 +62,7 @@ pub fn run(
     let top = view.look_up(path)?;
     let placing = Placing::new(is_forced);
     placing.check_top(to)?;
-    let mut work = Work { view: &view, placing, seen: BTreeMap::new() };
+    let mut work = Work { view: &view, top, placing, seen: BTreeMap::new() };
     let walked = files::walk(&*view.tree, top, &mut |path, node, attributes| {
         let to = if path.is_empty() {
             to.to_owned()
@@ -104,6 +106,15 @@ impl Work<'_> {
         match attributes.kind {
             Kind::File => {
                 let view = self.view;
+                // One file that no reader knows is no reason to be without all others.
+                if let Err(error) = view.tree.pieces(node) {
+                    if error.kind != files::ErrorKind::Unsupported || node == self.top {
+                        return Err(judge(error.into()));
+                    }
+                    self.seen.remove(&node);
+                    self.placing.left_out(to, "file", &error);
+                    return Ok(());
+                }
                 self.placing.file(to, attributes.size, &dress, |file| fill(view, node, to, file))
             }
             Kind::Symlink => {

@@ -1,5 +1,5 @@
 //! Readers against what other programs make and say: mke2fs, e2fsck, debugfs, mkfs.vfat, mtools,
-//! sfdisk. None needs root.
+//! mkntfs, sfdisk. None needs root.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails, in its helpers too")]
 
@@ -9,6 +9,7 @@ mod images;
 mod journals;
 mod lvm;
 mod mutations;
+mod ntfs;
 mod oracle;
 mod tables;
 mod xfs;
