@@ -1,6 +1,7 @@
 //! `hindsight bisect`: the first moment at which a check fails.
 //!
-//! 1. Both ends are looked at first: nothing is searched for between ends that agree.
+//! 1. Both ends are looked at first. Between ends that agree a change is searched for only by the
+//!    moments of a scan.
 //! 2. What is told is a change from good to bad between two moments that were looked at. Only for a
 //!    check that never turns back it is the first one.
 //! 3. However it ends, it says how far it came, so that it can go on from there.
@@ -42,6 +43,13 @@ pub struct Args {
     /// HINDSIGHT_FILES.
     #[arg(long, value_enum, default_value = "disk")]
     attach: Attach,
+    /// Look at so many moments at once; each takes a clone, and runs the command.
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u8).range(1..=64))]
+    jobs: u8,
+    /// Where both ends are alike, look at so many moments between them for a change.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    scan: Option<u16>,
     /// Keep clones of the last good and the first bad moment: VOLUME-good-SEQ, VOLUME-bad-SEQ.
     #[arg(long)]
     keep: bool,
@@ -73,57 +81,132 @@ struct Found {
 struct Search<'a> {
     past: Past<'a>,
     trial: Trial<'a>,
+    /// Looks at a time.
+    jobs: usize,
     runs: Vec<Run>,
 }
 
 impl Search<'_> {
-    fn look(&mut self, at: &Resolved) -> anyhow::Result<Verdict> {
-        let run = self.trial.look(at)?;
+    /// Looks at moments, some at a time; what each says, as far as it was had before one failed.
+    fn look(&mut self, all: &[Resolved]) -> (Vec<(Resolved, Verdict)>, anyhow::Result<()>) {
+        let mut told = Vec::new();
+        for some in all.chunks(self.jobs) {
+            let looks = std::thread::scope(|scope| {
+                let trial = &self.trial;
+                let looks: Vec<_> =
+                    some.iter().map(|at| scope.spawn(move || trial.look(at))).collect();
+                looks.into_iter().map(|look| look.join().expect("a look panicked")).collect()
+            });
+            let looks: Vec<anyhow::Result<Run>> = looks;
+            let mut failed = None;
+            for look in looks {
+                match look {
+                    Ok(run) => told.push((run.at, self.note(run))),
+                    Err(error) => failed = failed.or(Some(error)),
+                }
+            }
+            if let Some(error) = failed {
+                return (told, Err(error));
+            }
+        }
+        (told, Ok(()))
+    }
+
+    fn note(&mut self, run: Run) -> Verdict {
         let number = self.runs.len() + 1;
         let code = run.exit_code.map_or(String::new(), |code| format!(" (exit code {code})"));
-        let (seq, time, word) = (at.seq, at.time, run.verdict.word());
+        let (seq, time, word) = (run.at.seq, run.at.time, run.verdict.word());
         say(&format!("{number}: seq:{seq} {time} {word}{code}, {} ms", run.took_ms));
         let verdict = run.verdict;
         self.runs.push(run);
-        Ok(verdict)
+        verdict
     }
 
-    /// Halves until nothing is left between; whether that is so, or it cannot be told.
+    /// Halves, or cuts by as many looks as are had at a time, until nothing is left between; whether
+    /// that is so, or it cannot be told.
     fn halve(&mut self, good: &mut Resolved, bad: &mut Resolved) -> anyhow::Result<bool> {
         let mut untold = BTreeSet::new();
-        while let Some(middle) = self.past.between(good, bad, &untold)? {
-            match self.look(&middle)? {
-                Verdict::Good => *good = middle,
-                Verdict::Bad => *bad = middle,
-                Verdict::Unknown => _ = untold.insert(middle.seq),
+        loop {
+            let next = self.past.spread(good, bad, self.jobs, &untold)?;
+            if next.is_empty() {
+                return Ok(!untold.range(good.seq..bad.seq).any(|_| true));
             }
+            let (told, looked) = self.look(&next);
+            let is_unknown = |(_, verdict): &&(Resolved, Verdict)| *verdict == Verdict::Unknown;
+            untold.extend(told.iter().filter(is_unknown).map(|(at, _)| at.seq));
+            let ends = [(*good, Verdict::Good), (*bad, Verdict::Bad)];
+            if let Some((before, after)) = change([&ends[..], &told].concat()) {
+                (*good, *bad) = (before, after);
+            }
+            looked?;
         }
-        Ok(!untold.range(good.seq..bad.seq).any(|_| true))
     }
 
-    /// Fails unless the ends are what was said of them.
-    fn check_ends(&mut self, good: &Resolved, bad: &Resolved) -> anyhow::Result<()> {
-        for (end, expected) in [(good, Verdict::Good), (bad, Verdict::Bad)] {
-            let verdict = self.look(end)?;
-            if verdict != expected {
-                let (seq, said, is) = (end.seq, expected.word(), verdict.word());
-                let text = format!("seq:{seq} was said to be {said}; the command says: {is}");
-                let hint = match verdict {
-                    Verdict::Unknown => "give a moment at which it can tell",
-                    _ => "with both ends alike there is nothing to be found between them",
-                };
-                return Err(Failure::new(text).with_hint(hint).into());
-            }
+    /// A good moment and a bad one behind it: the ends if they are what was said of them, or what
+    /// so many looks between them find.
+    fn begin(
+        &mut self,
+        good: Resolved,
+        bad: Resolved,
+        scan: Option<u16>,
+    ) -> anyhow::Result<(Resolved, Resolved)> {
+        let (mut told, looked) = self.look(&[good, bad]);
+        looked?;
+        if let [(_, Verdict::Good), (_, Verdict::Bad)] = told[..] {
+            return Ok((good, bad));
         }
-        Ok(())
+        let wrong = |(end, verdict): (Resolved, Verdict), expected: Verdict| {
+            (verdict != expected).then(|| {
+                let (seq, said, is) = (end.seq, expected.word(), verdict.word());
+                format!("seq:{seq} was said to be {said}; the command says: {is}")
+            })
+        };
+        let text = wrong(told[0], Verdict::Good).or_else(|| wrong(told[1], Verdict::Bad));
+        let text = text.unwrap_or_default();
+        if told.iter().any(|(_, verdict)| *verdict == Verdict::Unknown) {
+            let hint = "give a moment at which it can tell";
+            return Err(Failure::new(text).with_hint(hint).into());
+        }
+        let Some(count) = scan else {
+            let hint = "--scan 16 looks at 16 moments between the two for a change to bad";
+            return Err(Failure::new(text).with_hint(hint).into());
+        };
+        say(&text);
+        let between = self.past.spread(&good, &bad, usize::from(count), &BTreeSet::new())?;
+        let (more, looked) = self.look(&between);
+        looked?;
+        told.extend(more);
+        change(told).ok_or_else(|| {
+            let looks = count_of(between.len());
+            let text = format!("{text}; nor did it go from good to bad at {looks} between");
+            Failure::new(text).with_hint("a larger --scan looks at more of them").into()
+        })
     }
+}
+
+fn count_of(moments: usize) -> String {
+    count(moments as u64, "moment")
+}
+
+/// The first change from good to bad, and the last good moment before it.
+fn change(mut told: Vec<(Resolved, Verdict)>) -> Option<(Resolved, Resolved)> {
+    told.sort_by_key(|(at, _)| at.seq);
+    let mut good = None;
+    for (at, verdict) in told {
+        match (verdict, good) {
+            (Verdict::Good, _) => good = Some(at),
+            (Verdict::Bad, Some(good)) => return Some((good, at)),
+            _ => {}
+        }
+    }
+    None
 }
 
 pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
     let client = session.client()?;
     let past = Past { client: &client, volume: &args.volume, step: args.step };
-    let mut good = past.resolve(&moment::read(&args.good)?)?;
-    let mut bad = past.resolve(&moment::read(&args.bad)?)?;
+    let good = past.resolve(&moment::read(&args.good)?)?;
+    let bad = past.resolve(&moment::read(&args.bad)?)?;
     if good.seq >= bad.seq {
         let text = format!("the good moment, seq:{}, is not before seq:{}", good.seq, bad.seq);
         return Err(Failure::usage(text).with_hint("good comes before bad").into());
@@ -141,8 +224,8 @@ pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
         command: &args.command,
         interrupted: &interrupted,
     };
-    let mut search = Search { past, trial, runs: Vec::new() };
-    search.check_ends(&good, &bad)?;
+    let mut search = Search { past, trial, jobs: usize::from(args.jobs), runs: Vec::new() };
+    let (mut good, mut bad) = search.begin(good, bad, args.scan)?;
     let settled = search.halve(&mut good, &mut bad).inspect_err(|_| {
         let way = format!("--good seq:{} --bad seq:{}", good.seq, bad.seq);
         say(&format!("to go on: hindsight bisect {} {way} ...", args.volume));
@@ -220,4 +303,29 @@ fn show(found: &Found, step: Step) -> String {
     }
     text += "A check that goes from bad to good and back has more changes than this one.\n";
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use api::{Resolved, Time};
+    use units::WallTime;
+
+    use super::change;
+    use super::trial::Verdict::{self, Bad, Good, Unknown};
+
+    #[test]
+    fn the_first_change_is_the_one_that_is_told() {
+        let at = |seq| Resolved { seq, time: Time(WallTime::from_nanos(seq)), exact: true };
+        let seqs = |verdicts: &[(u64, Verdict)]| {
+            let told = verdicts.iter().map(|(seq, verdict)| (at(*seq), *verdict)).collect();
+            change(told).map(|(good, bad)| (good.seq, bad.seq))
+        };
+        assert_eq!(seqs(&[(1, Good), (9, Bad), (5, Good), (7, Unknown)]), Some((5, 9)));
+        // It turned back: what is before the first bad one counts.
+        assert_eq!(seqs(&[(1, Good), (3, Bad), (5, Good), (9, Bad)]), Some((1, 3)));
+        assert_eq!(seqs(&[(1, Bad), (3, Good), (9, Bad)]), Some((3, 9)));
+        assert_eq!(seqs(&[(1, Good), (3, Bad), (9, Good)]), Some((1, 3)));
+        assert_eq!(seqs(&[(1, Bad), (3, Unknown), (9, Good)]), None);
+        assert_eq!(seqs(&[]), None);
+    }
 }

@@ -88,6 +88,12 @@ fn the_write_that_broke_it_is_found_among_thousands() -> Result<()> {
     ensure!(runs <= 12 + 2, "{runs} runs for {writes} writes");
     let marks = stage.server.run(&["mark", "list", "vol"])?;
     ensure!(marks.contains("bisect-bad-1234") && marks.contains("bisect-good-1233"), "{marks}");
+    // Five looks at once cut by six, with the same answer.
+    let five = [&ends[..], &["--step", "write", "--jobs", "5"]].concat();
+    let told = found(&bisect(&stage, &five, BY_NBD)?)?;
+    ensure!(seqs(&told) == Some((seq - 1, seq)), "{told}");
+    let runs = told["runs"].as_array().context("runs")?.len();
+    ensure!(runs <= 5 * 5 + 2, "{runs} runs for {writes} writes, five at once");
     // At what was flushed it lies between two of the flushes, with nothing flushed between.
     let told = found(&bisect(&stage, &ends, BY_NBD)?)?;
     ensure!(seqs(&told) == Some((1230, 1240)), "{told}");
@@ -127,7 +133,7 @@ fn checks_that_do_not_go_its_way_are_told() -> Result<()> {
     let ends = ["--good", "seq:0", "--bad", "latest", "--attach", "nbd", "--step", "write"];
     let at = |script: &str| bisect(&stage, &ends, script);
     for (script, code, says) in [
-        ("true", 1, "with both ends alike"),
+        ("true", 1, "--scan 16 looks at 16 moments"),
         ("false", 1, "was said to be good"),
         ("exit 125", 1, "at which it can tell"),
         (
@@ -162,24 +168,66 @@ fn checks_that_do_not_go_its_way_are_told() -> Result<()> {
 }
 
 #[test]
+fn looks_are_had_at_once_and_ends_that_are_alike_are_scanned_between() -> Result<()> {
+    let stage = Stage::new("vol", "1MiB")?;
+    written(&stage, 64, 20, 1)?;
+    let ends = ["--good", "seq:0", "--bad", "latest", "--attach", "nbd", "--step", "write"];
+    // Each look waits until three have begun; the two ends are not enough of them.
+    let begun = stage.text("begun");
+    fs::create_dir(&begun)?;
+    let script = format!(
+        "touch {begun}/$HINDSIGHT_SEQ; case $HINDSIGHT_SEQ in 0) exit 0;; 64) exit 1;; esac; \
+         for turn in $(seq 300); do \
+         [ $(ls {begun} | wc -l) -ge 5 ] && {{ [ $HINDSIGHT_SEQ -lt 20 ]; exit; }}; sleep 0.1; \
+         done; exit 200"
+    );
+    let told = found(&bisect(&stage, &[&ends[..], &["--jobs", "3"]].concat(), &script)?)?;
+    ensure!(seqs(&told) == Some((19, 20)), "{told}");
+    // It was bad for a while: both ends are good.
+    let was_bad = "[ $HINDSIGHT_SEQ -lt 20 ] || [ $HINDSIGHT_SEQ -gt 40 ]";
+    let scan = |more: &[&str], script: &str| bisect(&stage, &[&ends[..], more].concat(), script);
+    let told = found(&scan(&["--scan", "7", "--jobs", "4"], was_bad)?)?;
+    ensure!(seqs(&told) == Some((19, 20)), "{told}");
+    // It was good for a while, and it was the other way round at both ends.
+    for script in [
+        "[ $HINDSIGHT_SEQ -gt 19 ] && [ $HINDSIGHT_SEQ -lt 41 ]",
+        "case $HINDSIGHT_SEQ in 0) exit 1;; 64) exit 0;; esac; [ $HINDSIGHT_SEQ -lt 41 ]",
+    ] {
+        let told = found(&scan(&["--scan", "7"], script)?)?;
+        ensure!(seqs(&told) == Some((40, 41)), "{script}: {told}");
+    }
+    let none = scan(&["--scan", "7"], "true")?;
+    let said = String::from_utf8_lossy(&none.stderr).into_owned();
+    ensure!(none.status.code() == Some(1) && said.contains("at 7 moments between"), "{none:?}");
+    for wrong in [["--jobs", "0"], ["--jobs", "65"], ["--scan", "0"], ["--scan", "1001"]] {
+        ensure!(scan(&wrong, "true")?.status.code() == Some(2), "{wrong:?}");
+    }
+    ensure!(volumes(&stage)? == ["vol"], "{:?}", volumes(&stage)?);
+    Ok(())
+}
+
+#[test]
 fn nothing_stays_of_a_search_that_is_ended() -> Result<()> {
     if skips_without_root("bisect: ended") {
         return Ok(());
     }
     let stage = Stage::new("vol", "1MiB")?;
     written(&stage, 40, 23, 1)?;
-    let begun = stage.path("begun");
-    let script = format!("touch {} && exec sleep 600", begun.display());
-    let arguments =
-        ["bisect", "vol", "--good", "seq:0", "--bad", "latest", "--", "sh", "-c", &script];
+    let begun = stage.text("begun");
+    let script = format!("touch {begun}-$HINDSIGHT_SEQ && exec sleep 600");
+    let ends = ["--good", "seq:0", "--bad", "latest", "--jobs", "2"];
+    let arguments = [&["bisect", "vol"], &ends[..], &["--", "sh", "-c", &script]].concat();
     for signal in ["INT", "KILL"] {
         let mut search = stage.server.command(&arguments);
         search.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         search.env("TMPDIR", stage.path("tmp"));
         let mut search = search.spawn().context("bisect")?;
-        wait_until("the command runs", || Ok(begun.exists()))?;
-        fs::remove_file(&begun)?;
-        ensure!(mounts(&stage)? == (1, 1));
+        for seq in [0, 40] {
+            let begun = stage.path(&format!("begun-{seq}"));
+            wait_until("the command runs", || Ok(begun.exists()))?;
+            fs::remove_file(&begun)?;
+        }
+        ensure!(mounts(&stage)? == (2, 2));
         call("kill", &["-s", signal, &search.id().to_string()])?;
         let status = search.wait()?;
         wait_until("the mount is gone", || Ok(mounts(&stage)? == (0, 0)))?;
@@ -189,7 +237,7 @@ fn nothing_stays_of_a_search_that_is_ended() -> Result<()> {
             continue;
         }
         // Its clone goes by itself; what was run is no process of ours any more, and ends here.
-        ensure!(volumes(&stage)?.len() == 2, "{:?}", volumes(&stage)?);
+        ensure!(volumes(&stage)?.len() == 3, "{:?}", volumes(&stage)?);
         // Not by `kill -KILL -N`: that of procps takes N for -1 where it begins with 1, and ends
         // all that runs on the machine.
         let group = Pid::from_raw(i32::try_from(search.id())?).context("a number")?;

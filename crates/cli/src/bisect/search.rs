@@ -56,9 +56,38 @@ impl Past<'_> {
         self.resolve(&Moment::Seq(units::Seq(seq)))
     }
 
+    /// So many moments between two, as far from each other as can be: the middle, and then again and
+    /// again that of the longest way between neighbours. Fewer where there are no more.
+    pub fn spread(
+        &self,
+        low: &Resolved,
+        high: &Resolved,
+        count: usize,
+        without: &BTreeSet<u64>,
+    ) -> anyhow::Result<Vec<Resolved>> {
+        let mut found = Vec::new();
+        // Ways between neighbours in which there may be one.
+        let mut ways = vec![(*low, *high)];
+        while found.len() < count && !ways.is_empty() {
+            let length = |(low, high): &(Resolved, Resolved)| match self.step {
+                Step::Write => high.seq - low.seq,
+                Step::Flush | Step::Span(_) => {
+                    high.time.0.as_nanos().saturating_sub(low.time.0.as_nanos())
+                }
+            };
+            let longest = (0..ways.len()).max_by_key(|at| length(&ways[*at])).unwrap_or_default();
+            let (low, high) = ways.swap_remove(longest);
+            if let Some(middle) = self.between(&low, &high, without)? {
+                found.push(middle);
+                ways.extend([(low, middle), (middle, high)]);
+            }
+        }
+        Ok(found)
+    }
+
     /// A moment between two, as near to their middle as can be, and none of those to be left out;
     /// none if there is none.
-    pub fn between(
+    fn between(
         &self,
         low: &Resolved,
         high: &Resolved,

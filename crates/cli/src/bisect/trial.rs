@@ -2,12 +2,13 @@
 //! Nothing of it stays: the clone is deleted; if we are killed, the server removes it, and the
 //! process of the mount takes that away.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -74,23 +75,35 @@ pub struct Run {
 #[derive(Default)]
 pub struct Interrupted {
     pub is: AtomicBool,
-    child: Mutex<Option<u32>>,
+    children: Mutex<BTreeSet<u32>>,
 }
 
 impl Interrupted {
-    /// Ends the command under way, and all that would come.
+    /// Ends the commands under way, and all that would come.
     pub fn interrupt(&self) {
         self.is.store(true, Ordering::Release);
-        let child = self.child.lock().ok().and_then(|child| *child);
-        if let Some(child) = child.and_then(|child| Pid::from_raw(child as i32)) {
+        let children = self.children.lock().map(|children| children.clone()).unwrap_or_default();
+        for child in children.into_iter().filter_map(|child| Pid::from_raw(child as i32)) {
             let _ = kill_process(child, Signal::TERM);
         }
     }
 
-    fn set(&self, child: Option<u32>) {
-        if let Ok(mut held) = self.child.lock() {
-            *held = child;
+    /// Waits for a command, to which interrupts are passed on meanwhile.
+    fn wait(&self, child: &mut Child) -> std::io::Result<ExitStatus> {
+        let with = |change: &dyn Fn(&mut BTreeSet<u32>)| {
+            if let Ok(mut children) = self.children.lock() {
+                change(&mut children);
+            }
+        };
+        let id = child.id();
+        with(&|children| _ = children.insert(id));
+        // One that came between the start and the note of it.
+        if self.is.load(Ordering::Acquire) {
+            self.interrupt();
         }
+        let status = child.wait();
+        with(&|children| _ = children.remove(&id));
+        status
     }
 
     pub fn check(&self) -> anyhow::Result<()> {
@@ -270,13 +283,7 @@ impl Trial<'_> {
             (_, None) => &mut command,
         };
         let mut child = command.spawn().with_context(|| format!("cannot run {program}"))?;
-        self.interrupted.set(Some(child.id()));
-        // One that came between the start and the note of it.
-        if self.interrupted.is.load(Ordering::Acquire) {
-            self.interrupted.interrupt();
-        }
-        let status = child.wait()?;
-        self.interrupted.set(None);
+        let status = self.interrupted.wait(&mut child)?;
         if status.signal().is_some() {
             return Ok(None);
         }
