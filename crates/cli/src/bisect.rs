@@ -122,8 +122,8 @@ impl Search<'_> {
         verdict
     }
 
-    /// Halves, or cuts by as many looks as are had at a time, until nothing is left between; whether
-    /// that is so, or it cannot be told.
+    /// Halves, or cuts by as many looks as are had at a time, until nothing is left between;
+    /// whether that is so, or it cannot be told.
     fn halve(&mut self, good: &mut Resolved, bad: &mut Resolved) -> anyhow::Result<bool> {
         let mut untold = BTreeSet::new();
         loop {

@@ -56,8 +56,8 @@ impl Past<'_> {
         self.resolve(&Moment::Seq(units::Seq(seq)))
     }
 
-    /// So many moments between two, as far from each other as can be: the middle, and then again and
-    /// again that of the longest way between neighbours. Fewer where there are no more.
+    /// So many moments between two, as far from each other as can be: the middle, and then again
+    /// and again that of the longest way between neighbours. Fewer where there are no more.
     pub fn spread(
         &self,
         low: &Resolved,
