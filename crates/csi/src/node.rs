@@ -1,0 +1,400 @@
+//! Volumes on this machine: attached and mounted once (staged), and shown to each that uses them
+//! (published).
+//!
+//! 1. A file for each volume that is attached says how; it is there before the volume is used.
+//! 2. One call at a time is about a volume; another of the same is sent away, to come again.
+//! 3. A blank disk gets a file system. A disk that has one keeps it, or is refused if it is another
+//!    than what is asked for.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use tonic::Status;
+
+use crate::attach::{Attach, Attached};
+use crate::capability::{Use, Wanted};
+use crate::controller::ISCSI_NAME;
+use crate::grpc::Service;
+use crate::names::needed;
+use crate::programs::{ended, is_mounted, run, text, unmount};
+use crate::proto::node_service_capability::{self, rpc};
+use crate::proto::volume_usage::Unit;
+use crate::proto::{self, VolumeUsage};
+
+/// Where the name of this machine's initiator stands.
+const INITIATOR_FILE: &str = "/etc/iscsi/initiatorname.iscsi";
+/// blkid says so of a disk on which it finds nothing.
+const BLANK: i32 = 2;
+
+/// This machine.
+pub struct Node {
+    attach: Attach,
+    data: String,
+    name: Option<String>,
+    state: PathBuf,
+    /// Volumes that a call is about.
+    busy: Mutex<BTreeSet<String>>,
+}
+
+/// The calls of Node.
+pub fn calls(node: &Arc<Node>) -> Service<Node> {
+    Service::new("Node", node)
+        .call("NodeStageVolume", Node::stage)
+        .call("NodeUnstageVolume", Node::unstage)
+        .call("NodePublishVolume", Node::publish)
+        .call("NodeUnpublishVolume", Node::unpublish)
+        .call("NodeGetVolumeStats", Node::stats)
+        .call("NodeExpandVolume", Node::expand)
+        .call("NodeGetCapabilities", Node::capabilities)
+        .call("NodeGetInfo", Node::info)
+}
+
+/// A call that is about a volume, and is the only one while this is held.
+struct Turn<'a> {
+    node: &'a Node,
+    volume: String,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if let Ok(mut busy) = self.node.busy.lock() {
+            busy.remove(&self.volume);
+        }
+    }
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Status {
+    Status::internal(format!("{}: {error}", path.display()))
+}
+
+impl Node {
+    /// This machine, which keeps what it has attached in a folder.
+    pub fn new(
+        attach: Attach,
+        data: &str,
+        name: Option<String>,
+        state: &Path,
+    ) -> std::io::Result<Node> {
+        fs::create_dir_all(state)?;
+        let (data, state) = (data.to_owned(), state.canonicalize()?);
+        Ok(Node { attach, data, name, state, busy: Mutex::default() })
+    }
+
+    fn turn(&self, volume: &str) -> Result<Turn<'_>, Status> {
+        let volume = needed(volume, "the volume's identity")?.to_owned();
+        let is_first = self.busy.lock().is_ok_and(|mut busy| busy.insert(volume.clone()));
+        if is_first {
+            return Ok(Turn { node: self, volume });
+        }
+        Err(Status::aborted(format!("another call is about {volume}")))
+    }
+
+    /// The folder of a volume, and the file that says how it is attached.
+    fn places(&self, volume: &str) -> Result<(PathBuf, PathBuf), Status> {
+        if units::VolumeName::check(volume).is_err() {
+            return Err(Status::not_found(format!("there is no volume {volume}")));
+        }
+        let folder = self.state.join(volume);
+        let file = self.state.join(format!("{volume}.json"));
+        Ok((folder, file))
+    }
+
+    fn attached(&self, volume: &str) -> Result<Option<Attached>, Status> {
+        let (_, file) = self.places(volume)?;
+        let text = match fs::read(&file) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            text => text.map_err(|error| failed(&file, &error))?,
+        };
+        let read = serde_json::from_slice(&text);
+        read.map(Some).map_err(|error| Status::internal(format!("{}: {error}", file.display())))
+    }
+
+    fn attach(&self, volume: &str, target: Option<&String>) -> Result<Attached, Status> {
+        if let Some(there) = self.attached(volume)?
+            && there.is_there()
+        {
+            return Ok(there);
+        }
+        let (folder, _) = self.places(volume)?;
+        let name = match (self.attach, target) {
+            (Attach::Iscsi, Some(target)) => target,
+            (Attach::Iscsi, None) => {
+                let text = format!("{volume} has no target: does the server serve iSCSI?");
+                return Err(Status::failed_precondition(text));
+            }
+            _ => volume,
+        };
+        let attached = self.attach.attach(&self.data, name, &folder)?;
+        self.note(volume, &attached)?;
+        Ok(attached)
+    }
+
+    /// Notes how a volume is attached: whole, or not at all.
+    fn note(&self, volume: &str, attached: &Attached) -> Result<(), Status> {
+        let (_, file) = self.places(volume)?;
+        let text = serde_json::to_vec(attached).map_err(|e| Status::internal(e.to_string()))?;
+        let new = file.with_extension("new");
+        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &file));
+        written.map_err(|error| failed(&file, &error))
+    }
+
+    fn stage(
+        &self,
+        request: proto::NodeStageVolumeRequest,
+    ) -> Result<proto::NodeStageVolumeResponse, Status> {
+        let turn = self.turn(&request.volume_id)?;
+        let staging = PathBuf::from(needed(&request.staging_target_path, "the path")?);
+        let wanted = Wanted::of(request.volume_capability.as_ref())?;
+        let attached = self.attach(&turn.volume, request.volume_context.get(ISCSI_NAME))?;
+        if let Use::Mount { kind, options } = &wanted.used
+            && !is_mounted(&staging)?
+        {
+            fs::create_dir_all(&staging).map_err(|error| failed(&staging, &error))?;
+            mount(&attached, kind, options, wanted.is_read_only, &staging)?;
+        }
+        Ok(proto::NodeStageVolumeResponse {})
+    }
+
+    fn unstage(
+        &self,
+        request: proto::NodeUnstageVolumeRequest,
+    ) -> Result<proto::NodeUnstageVolumeResponse, Status> {
+        let turn = self.turn(&request.volume_id)?;
+        let staging = PathBuf::from(needed(&request.staging_target_path, "the path")?);
+        unmount(&staging)?;
+        if let Some(attached) = self.attached(&turn.volume)? {
+            let (folder, file) = self.places(&turn.volume)?;
+            attached.detach(&folder)?;
+            let _ = fs::remove_dir(&folder);
+            fs::remove_file(&file).map_err(|error| failed(&file, &error))?;
+        }
+        Ok(proto::NodeUnstageVolumeResponse {})
+    }
+
+    fn publish(
+        &self,
+        request: proto::NodePublishVolumeRequest,
+    ) -> Result<proto::NodePublishVolumeResponse, Status> {
+        let turn = self.turn(&request.volume_id)?;
+        let target = PathBuf::from(needed(&request.target_path, "the path")?);
+        let wanted = Wanted::of(request.volume_capability.as_ref())?;
+        let staging = needed(&request.staging_target_path, "the path where it is staged");
+        let staging = staging.map_err(|status| Status::failed_precondition(status.message()))?;
+        let none = || Status::failed_precondition(format!("{} is not staged", turn.volume));
+        let mut attached = self.attached(&turn.volume)?.ok_or_else(none)?;
+        if is_mounted(&target)? {
+            return Ok(proto::NodePublishVolumeResponse {});
+        }
+        let other = attached.published.iter().find(|other| **other != target);
+        if let (true, Some(other)) = (wanted.is_single, other) {
+            let text = format!("{} is at {}", turn.volume, other.display());
+            return Err(Status::failed_precondition(text));
+        }
+        // Noted before it is so: what is noted and is not there does no harm.
+        attached.published.insert(target.clone());
+        self.note(&turn.volume, &attached)?;
+        let from = match &wanted.used {
+            Use::Block => {
+                let parent = target.parent().unwrap_or(&target);
+                fs::create_dir_all(parent).map_err(|error| failed(parent, &error))?;
+                let made = fs::OpenOptions::new().create(true).append(true).open(&target);
+                made.map_err(|error| failed(&target, &error))?;
+                attached.device
+            }
+            Use::Mount { .. } => {
+                if !is_mounted(Path::new(staging))? {
+                    return Err(none());
+                }
+                fs::create_dir_all(&target).map_err(|error| failed(&target, &error))?;
+                PathBuf::from(staging)
+            }
+        };
+        run("mount", &["--bind", text(&from)?, text(&target)?])?;
+        if request.readonly || wanted.is_read_only {
+            let made = run("mount", &["-o", "remount,bind,ro", text(&target)?]);
+            made.or_else(|status| unmount(&target).and(Err(status)))?;
+        }
+        Ok(proto::NodePublishVolumeResponse {})
+    }
+
+    fn unpublish(
+        &self,
+        request: proto::NodeUnpublishVolumeRequest,
+    ) -> Result<proto::NodeUnpublishVolumeResponse, Status> {
+        let turn = self.turn(&request.volume_id)?;
+        let target = PathBuf::from(needed(&request.target_path, "the path")?);
+        unmount(&target)?;
+        let removed = match fs::symlink_metadata(&target) {
+            Ok(known) if known.is_dir() => fs::remove_dir(&target),
+            Ok(_) => fs::remove_file(&target),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        };
+        removed.map_err(|error| failed(&target, &error))?;
+        if let Some(mut attached) = self.attached(&turn.volume)? {
+            attached.published.remove(&target);
+            self.note(&turn.volume, &attached)?;
+        }
+        Ok(proto::NodeUnpublishVolumeResponse {})
+    }
+
+    fn stats(
+        &self,
+        request: proto::NodeGetVolumeStatsRequest,
+    ) -> Result<proto::NodeGetVolumeStatsResponse, Status> {
+        let turn = self.turn(&request.volume_id)?;
+        let path = PathBuf::from(needed(&request.volume_path, "the path")?);
+        let none = || Status::not_found(format!("{} is not at {}", turn.volume, path.display()));
+        self.attached(&turn.volume)?.ok_or_else(none)?;
+        if !is_mounted(&path)? {
+            return Err(none());
+        }
+        let usage = |unit: Unit, total: u64, available: u64, used: u64| {
+            let number = |number: u64| number.try_into().unwrap_or(i64::MAX);
+            let (total, available, used) = (number(total), number(available), number(used));
+            VolumeUsage { unit: unit as i32, total, available, used }
+        };
+        let known = fs::metadata(&path).map_err(|error| failed(&path, &error))?;
+        let usage = if known.file_type().is_block_device() {
+            vec![usage(Unit::Bytes, size_of(&path)?, 0, 0)]
+        } else {
+            let told = rustix::fs::statvfs(&path).map_err(|error| failed(&path, &error.into()))?;
+            let used = (told.f_blocks - told.f_bfree) * told.f_frsize;
+            vec![
+                usage(
+                    Unit::Bytes,
+                    told.f_blocks * told.f_frsize,
+                    told.f_bavail * told.f_frsize,
+                    used,
+                ),
+                usage(Unit::Inodes, told.f_files, told.f_ffree, told.f_files - told.f_ffree),
+            ]
+        };
+        Ok(proto::NodeGetVolumeStatsResponse { usage })
+    }
+
+    fn expand(
+        &self,
+        request: proto::NodeExpandVolumeRequest,
+    ) -> Result<proto::NodeExpandVolumeResponse, Status> {
+        let turn = self.turn(&request.volume_id)?;
+        let path = PathBuf::from(needed(&request.volume_path, "the path")?);
+        let none = || Status::not_found(format!("{} is not at {}", turn.volume, path.display()));
+        let attached = self.attached(&turn.volume)?.ok_or_else(none)?;
+        if !is_mounted(&path)? {
+            return Err(none());
+        }
+        attached.look_again()?;
+        let known = fs::metadata(&path).map_err(|error| failed(&path, &error))?;
+        if known.is_dir() {
+            grow(&attached.device, &path)?;
+        }
+        let wanted = request.capacity_range.unwrap_or_default().required_bytes;
+        let size = size_of(&attached.device)?;
+        if size < u64::try_from(wanted).unwrap_or_default() {
+            let text = "the disk grows when it is attached the next time: end what uses it";
+            return Err(Status::failed_precondition(text));
+        }
+        let capacity_bytes = size.try_into().unwrap_or(i64::MAX);
+        Ok(proto::NodeExpandVolumeResponse { capacity_bytes })
+    }
+
+    fn capabilities(
+        &self,
+        _: proto::NodeGetCapabilitiesRequest,
+    ) -> Result<proto::NodeGetCapabilitiesResponse, Status> {
+        let mut all = vec![
+            rpc::Type::StageUnstageVolume,
+            rpc::Type::GetVolumeStats,
+            rpc::Type::SingleNodeMultiWriter,
+        ];
+        if self.attach.grows_attached() {
+            all.push(rpc::Type::ExpandVolume);
+        }
+        let capabilities = all.into_iter().map(|one| {
+            let rpc = node_service_capability::Rpc { r#type: one as i32 };
+            let r#type = Some(node_service_capability::Type::Rpc(rpc));
+            proto::NodeServiceCapability { r#type }
+        });
+        Ok(proto::NodeGetCapabilitiesResponse { capabilities: capabilities.collect() })
+    }
+
+    fn info(&self, _: proto::NodeGetInfoRequest) -> Result<proto::NodeGetInfoResponse, Status> {
+        let node_id = match &self.name {
+            Some(name) => name.clone(),
+            None => initiator()?,
+        };
+        Ok(proto::NodeGetInfoResponse { node_id, ..Default::default() })
+    }
+}
+
+/// The name of this machine's initiator.
+fn initiator() -> Result<String, Status> {
+    let file = Path::new(INITIATOR_FILE);
+    let text = fs::read_to_string(file).map_err(|error| {
+        Status::failed_precondition(format!("{INITIATOR_FILE}: {error}; or give --node"))
+    })?;
+    let name = text.lines().find_map(|line| line.trim().strip_prefix("InitiatorName="));
+    let none = || Status::failed_precondition(format!("{INITIATOR_FILE} has no InitiatorName="));
+    name.map(|name| name.trim().to_owned()).ok_or_else(none)
+}
+
+/// The size of a disk, in bytes.
+fn size_of(disk: &Path) -> Result<u64, Status> {
+    let size = fs::File::open(disk).and_then(|mut disk| disk.seek(SeekFrom::End(0)));
+    size.map_err(|error| failed(disk, &error))
+}
+
+/// Mounts a disk; one that is blank gets a file system, one that grew gets it grown.
+fn mount(
+    attached: &Attached,
+    kind: &str,
+    options: &[String],
+    is_read_only: bool,
+    at: &Path,
+) -> Result<(), Status> {
+    let device = text(&attached.device)?;
+    let (code, found, said) = ended("blkid", &["-p", "-o", "value", "-s", "TYPE", device])?;
+    match (code, found.trim()) {
+        (Some(0), found) if found == kind => {}
+        (Some(BLANK), "") if !is_read_only => {
+            let force = if kind == "xfs" { "-f" } else { "-F" };
+            run(&format!("mkfs.{kind}"), &["-q", force, device])?;
+        }
+        (Some(0 | BLANK), found) => {
+            let found = if found.is_empty() { "nothing that is known" } else { found };
+            let text = format!("on the disk is {found}, and {kind} is asked for");
+            return Err(Status::failed_precondition(text));
+        }
+        _ => return Err(Status::internal(format!("blkid of {device}: {said}"))),
+    }
+    let mut all: Vec<&str> = options.iter().map(String::as_str).collect();
+    if is_read_only {
+        all.push("ro");
+    }
+    // A clone has the identity of its origin, which may be mounted beside it.
+    if kind == "xfs" {
+        all.push("nouuid");
+    }
+    let all = all.join(",");
+    let options: &[&str] = if all.is_empty() { &[] } else { &["-o", &all] };
+    run("mount", &[&["-t", kind], options, &[device, text(at)?]].concat())?;
+    if is_read_only {
+        return Ok(());
+    }
+    grow(&attached.device, at).or_else(|status| unmount(at).and(Err(status)))
+}
+
+/// Makes a file system that is mounted as large as its disk.
+fn grow(device: &Path, at: &Path) -> Result<(), Status> {
+    let (device, at) = (text(device)?, text(at)?);
+    let kind = run("findmnt", &["-n", "-o", "FSTYPE", "--target", at])?;
+    match kind.trim() {
+        "xfs" => run("xfs_growfs", &["-d", at]).map(drop),
+        _ => run("resize2fs", &[device]).map(drop),
+    }
+}
