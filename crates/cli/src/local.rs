@@ -152,7 +152,8 @@ impl Placing {
     }
 
     pub fn left_out(&mut self, to: &Path, what: &str, error: &dyn std::fmt::Display) {
-        self.made.left_out.push(format!("{}: {what}: {error}", to.display()));
+        let to = path_text(to.as_os_str().as_bytes());
+        self.made.left_out.push(format!("{to}: {what}: {error}"));
     }
 
     pub fn finish(mut self) -> anyhow::Result<Made> {

@@ -8,7 +8,7 @@
 
 mod text;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::parts::Part;
 use crate::source::{Slice, Source};
 use crate::system::FileSystem;
-use text::{Section, Value};
+use text::{Section, Value, shown};
 
 const SECTOR: u64 = 512;
 /// Sectors in which a label may be.
@@ -29,7 +29,10 @@ const MAGIC: &[u8] = b" LVM2 x[5A%r0N*>";
 /// Of the header of a place of metadata.
 const HEADER_BYTES: u64 = 512;
 /// Of the text of a group, at most.
-const TEXT_BYTES_MAX: u64 = 16 << 20;
+const TEXT_BYTES_MAX: u64 = 4 << 20;
+/// Groups on one disk, and volumes of one group, at most.
+const GROUPS_MAX: usize = 64;
+const VOLUMES_MAX: usize = 4096;
 /// Places of data or metadata of one physical volume, at most.
 const PLACES_MAX: usize = 16;
 /// Set where a place of metadata is not used.
@@ -147,11 +150,10 @@ fn newest(source: &dyn Source, label: &Label) -> Result<Option<Group>> {
                 continue;
             }
         };
-        let Some(all) = all else { continue };
-        let Some((name, body)) = all.sections().next() else { continue };
+        let Some((name, body)) = all.and_then(Section::into_first) else { continue };
         let seqno = body.number("seqno")?;
         if found.as_ref().is_none_or(|group| group.seqno < seqno) {
-            found = Some(Group { name: name.to_owned(), seqno, body: body.clone() });
+            found = Some(Group { name, seqno, body });
         }
     }
     match (found, failed) {
@@ -160,51 +162,68 @@ fn newest(source: &dyn Source, label: &Label) -> Result<Option<Group>> {
     }
 }
 
-/// What a physical volume says; none if it is none.
-fn look(source: &dyn Source) -> Result<Option<(Label, Option<Group>)>> {
-    let Some(label) = Label::read(source)? else { return Ok(None) };
-    let group = newest(source, &label)?;
-    Ok(Some((label, group)))
+/// It is a physical volume all the same, unless the disk failed: opening its part tells what is
+/// wrong.
+fn unless_source<T>(error: Error) -> Result<Option<T>> {
+    if error.kind == ErrorKind::Source { Err(error) } else { Ok(None) }
 }
 
 /// What a source is, if it is a physical volume: its group is the label.
 pub fn recognise(source: &dyn Source) -> Result<Option<FileSystem>> {
-    let (uuid, label) = match look(source) {
+    let label = match Label::read(source) {
         Ok(None) => return Ok(None),
-        Ok(Some((label, group))) => {
-            (label.uuid, group.map(|group| group.name.into_bytes()).unwrap_or_default())
-        }
-        Err(error) if error.kind == ErrorKind::Source => return Err(error),
-        // It is one all the same; opening its part tells what is wrong.
-        Err(_) => (String::new(), Vec::new()),
+        Ok(label) => label,
+        Err(error) => unless_source(error)?,
     };
-    Ok(Some(FileSystem { kind: "lvm", label, uuid, is_readable: false }))
+    let (mut uuid, mut name) = (String::new(), Vec::new());
+    if let Some(label) = label {
+        let group = newest(source, &label).or_else(unless_source)?;
+        name = group.map(|group| group.name.into_bytes()).unwrap_or_default();
+        uuid = label.uuid;
+    }
+    Ok(Some(FileSystem { kind: "lvm", label: name, uuid, is_readable: false }))
 }
+
+/// Where physical volumes are by their identity; none where two have the same, as copies do.
+type Physical = BTreeMap<String, Option<Range<u64>>>;
 
 /// Adds the logical volumes of the physical ones among some parts; a part whose metadata cannot be
 /// read says so when it is opened.
 pub fn add_volumes(disk: &Rc<dyn Source>, parts: &mut Vec<Part>) -> Result<()> {
-    let mut physical: BTreeMap<String, Range<u64>> = BTreeMap::new();
+    let mut physical = Physical::new();
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
     for part in parts.iter_mut() {
         let [range] = &part.ranges[..] else { continue };
-        let source = Slice::new(disk.clone(), range.start, range.end - range.start);
-        match look(&source) {
-            Ok(None) => {}
-            Ok(Some((label, group))) => {
-                physical.insert(label.uuid, range.clone());
-                let Some(group) = group else { continue };
-                let id = group.body.text("id").unwrap_or_default().to_owned();
-                if groups.get(&id).is_none_or(|known| known.seqno < group.seqno) {
-                    groups.insert(id, group);
-                }
-            }
+        let range = range.clone();
+        match add_physical(disk, range, &mut physical, &mut groups) {
             Err(error) if error.kind == ErrorKind::Source => return Err(error),
             Err(error) => part.refused = Some(error.to_string()),
+            Ok(()) => {}
         }
     }
     for group in groups.values() {
         parts.extend(volumes(group, &physical));
+    }
+    Ok(())
+}
+
+fn add_physical(
+    disk: &Rc<dyn Source>,
+    range: Range<u64>,
+    physical: &mut Physical,
+    groups: &mut BTreeMap<String, Group>,
+) -> Result<()> {
+    let source = Slice::new(disk.clone(), range.start, range.end - range.start);
+    let Some(label) = Label::read(&source)? else { return Ok(()) };
+    let place = physical.entry(label.uuid.clone());
+    place.and_modify(|place| *place = None).or_insert(Some(range));
+    let Some(group) = newest(&source, &label)? else { return Ok(()) };
+    let id = group.body.text("id").unwrap_or_default().to_owned();
+    if groups.len() == GROUPS_MAX && !groups.contains_key(&id) {
+        return Err(Error::limit(format!("LVM: more than {GROUPS_MAX} groups on one disk")));
+    }
+    if groups.get(&id).is_none_or(|known| known.seqno < group.seqno) {
+        groups.insert(id, group);
     }
     Ok(())
 }
@@ -214,14 +233,19 @@ fn mapped_name(group: &str, volume: &str) -> String {
     format!("{}-{}", group.replace('-', "--"), volume.replace('-', "--"))
 }
 
-fn volumes(group: &Group, physical: &BTreeMap<String, Range<u64>>) -> Vec<Part> {
+fn volumes(group: &Group, physical: &Physical) -> Vec<Part> {
+    let snapshots = of_snapshots(group);
     let mut found = Vec::new();
-    for (name, volume) in group.body.sections_of("logical_volumes") {
+    for (name, volume) in group.body.sections_of("logical_volumes").take(VOLUMES_MAX) {
         if !volume.says("status", "VISIBLE") {
             continue;
         }
         let mut part = Part { name: mapped_name(&group.name, name), ..Part::default() };
-        match ranges(group, name, volume, physical) {
+        let ranges = match snapshots.contains(name) {
+            true => Err(Error::unsupported("LVM: snapshots are not read")),
+            false => ranges(group, volume, physical),
+        };
+        match ranges {
             Ok(ranges) => part.ranges = ranges,
             Err(error) => part.refused = Some(error.to_string()),
         }
@@ -230,28 +254,25 @@ fn volumes(group: &Group, physical: &BTreeMap<String, Range<u64>>) -> Vec<Part> 
     found
 }
 
-/// Segments that say of another volume that it is a snapshot, or is changed by one.
-fn is_of_snapshot(group: &Group, name: &str) -> bool {
-    let names = |segment: &Section| {
-        segment.text("cow_store").is_ok_and(|of| of == name)
-            || segment.text("merging_store").is_ok_and(|of| of == name)
-            || segment.get("merging_store").is_some()
-                && segment.text("origin").is_ok_and(|of| of == name)
-    };
+/// Volumes of which a segment says that they are a snapshot, or are changed by one.
+fn of_snapshots(group: &Group) -> BTreeSet<&str> {
+    let mut found = BTreeSet::new();
     let volumes = group.body.sections_of("logical_volumes");
-    volumes.flat_map(|(_, volume)| volume.sections()).any(|(_, segment)| names(segment))
+    for (_, segment) in volumes.flat_map(|(_, volume)| volume.sections()) {
+        found.extend(segment.text("cow_store"));
+        if let Ok(merging) = segment.text("merging_store") {
+            found.insert(merging);
+            found.extend(segment.text("origin"));
+        }
+    }
+    found
 }
 
 /// Where a volume is on the disk, in order.
-fn ranges(
-    group: &Group,
-    name: &str,
-    volume: &Section,
-    physical: &BTreeMap<String, Range<u64>>,
-) -> Result<Vec<Range<u64>>> {
-    if is_of_snapshot(group, name) {
-        return Err(Error::unsupported("LVM: snapshots are not read"));
-    }
+fn ranges(group: &Group, volume: &Section, physical: &Physical) -> Result<Vec<Range<u64>>> {
+    let length = |range: &Range<u64>| range.end - range.start;
+    let room: u64 = physical.values().flatten().map(length).sum();
+    let mut total = 0_u64;
     let mut segments = Vec::new();
     for (_, segment) in volume.sections() {
         segments.push((segment.number("start_extent")?, segment));
@@ -265,6 +286,11 @@ fn ranges(
         }
         let range = range(group, segment, physical)?;
         next += segment.number("extent_count")?;
+        // No place is anybody's twice.
+        total = total.saturating_add(length(&range));
+        if total > room {
+            return Err(Error::damaged("LVM: a volume is larger than what it lies on"));
+        }
         match found.last_mut() {
             Some(last) if last.end == range.start => last.end = range.end,
             _ => found.push(range),
@@ -276,14 +302,13 @@ fn ranges(
     Ok(found)
 }
 
-fn range(
-    group: &Group,
-    segment: &Section,
-    physical: &BTreeMap<String, Range<u64>>,
-) -> Result<Range<u64>> {
+fn range(group: &Group, segment: &Section, physical: &Physical) -> Result<Range<u64>> {
     let kind = segment.text("type")?;
     if kind != "striped" {
-        return Err(Error::unsupported(format!("LVM: volumes of type {kind} are not read")));
+        return Err(Error::unsupported(format!(
+            "LVM: volumes of type {} are not read",
+            shown(kind)
+        )));
     }
     if segment.number("stripe_count")? != 1 {
         return Err(Error::unsupported("LVM: stripes over several disks are not read"));
@@ -293,11 +318,18 @@ fn range(
     };
     let known = group.body.sections_of("physical_volumes").find(|(name, _)| name == of);
     let Some((_, known)) = known else {
-        return Err(Error::unsupported(format!("LVM: a volume that lies on {of} is not read")));
+        return Err(Error::unsupported(format!(
+            "LVM: a volume that lies on {} is not read",
+            shown(of)
+        )));
     };
     let uuid = known.text("id")?.replace('-', "");
-    let Some(on) = physical.get(&uuid) else {
-        return Err(Error::unsupported("LVM: a piece of it lies on another disk"));
+    let on = match physical.get(&uuid) {
+        Some(Some(on)) => on,
+        Some(None) => {
+            return Err(Error::unsupported("LVM: what it lies on is there twice"));
+        }
+        None => return Err(Error::unsupported("LVM: a piece of it lies on another disk")),
     };
     let extent = group.body.number("extent_size")?.saturating_mul(SECTOR);
     let start = on

@@ -16,6 +16,7 @@ mod shape;
 mod stream;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::bytes::{byte, le16, le32, le64};
@@ -66,8 +67,10 @@ const SYSTEM: u32 = 0x04;
 const INTERIX_LINK: &[u8] = b"IntxLNK\x01";
 /// Of an extended attribute's value, as system calls take it.
 const VALUE_BYTES_MAX: u64 = 64 << 10;
-/// Records that one file is spread over, at most.
-const RECORDS_MAX: usize = 4096;
+/// Of all of them of a file.
+const VALUES_BYTES_MAX: u64 = 1 << 20;
+/// Runs and values of all attributes of a file, at most.
+const RUNS_MAX: usize = crate::tree::PIECES_MAX;
 
 /// An NTFS that is open.
 pub struct Ntfs {
@@ -117,7 +120,12 @@ struct Volume {
 impl Volume {
     fn read(disk: &dyn Source, shape: &Shape, records: &Stream) -> Result<Volume> {
         const DIRTY: u16 = 1;
-        let attributes = Record::read(disk, shape, records, VOLUME)?.attributes(shape)?;
+        let record = Record::read(disk, shape, records, VOLUME);
+        let record = record.map_err(|error| match error.kind {
+            ErrorKind::NotFound => Error::damaged("NTFS: the volume does not say what it is"),
+            _ => error,
+        });
+        let attributes = record?.attributes(shape)?;
         let value = |wanted| {
             let found = attributes.iter().find(|one| one.kind == wanted);
             found.and_then(Attribute::value).unwrap_or_default()
@@ -194,7 +202,7 @@ impl Ntfs {
         let Some(log) = Stream::find(&self.shape, &attributes, kind::DATA, &[])? else {
             return Ok(false);
         };
-        let mut newest: Option<(u64, bool)> = None;
+        let mut pages = Vec::new();
         for page in 0..2 {
             let mut bytes = vec![0; PAGE_BYTES];
             let at = page * PAGE_BYTES as u64;
@@ -202,15 +210,16 @@ impl Ntfs {
                 return Ok(false);
             }
             if !bytes.starts_with(b"RSTR") || record::join(&mut bytes).is_err() {
-                continue;
+                return Ok(false);
             }
             let area = usize::from(le16(&bytes, 24));
             let is_clean =
                 le16(&bytes, area + 12) == NO_CLIENT || le16(&bytes, area + 14) & CLEAN != 0;
-            let found = (le64(&bytes, area), is_clean);
-            newest = newest.max(Some(found));
+            pages.push((le64(&bytes, area), is_clean));
         }
-        Ok(newest.is_some_and(|(_, is_clean)| is_clean))
+        // Of the newer one; of both, where they are of one age.
+        let newest = pages.iter().map(|(sequence, _)| *sequence).max();
+        Ok(pages.iter().filter(|page| Some(page.0) == newest).all(|page| page.1))
     }
 
     fn record(&self, number: u64) -> Result<Record> {
@@ -223,17 +232,22 @@ impl Ntfs {
         let Some(list) = Stream::find(&self.shape, &attributes, kind::LIST, &[])? else {
             return Ok(attributes);
         };
-        let others = attribute::records_of(&list.all(&*self.disk, &self.shape)?, record.number)?;
-        if others.len() > RECORDS_MAX {
-            let text = format!("NTFS: a file over more than {RECORDS_MAX} records");
-            return Err(Error::limit(text));
-        }
-        for number in others {
-            let other = self.record(number)?;
+        let list = list.all(&*self.disk, &self.shape)?;
+        let mut runs: usize = attributes.iter().map(Attribute::weight).sum();
+        for number in attribute::records_of(&list, record.number, |_, _| true)? {
+            let other = self.record(number).map_err(|error| match error.kind {
+                ErrorKind::NotFound => record.damaged("lacks another of its records"),
+                _ => error,
+            })?;
             if other.base != record.reference() {
                 return Err(record.damaged("has attributes in a record that is another's"));
             }
-            attributes.extend(other.attributes(&self.shape)?);
+            let more = other.attributes(&self.shape)?;
+            runs += more.iter().map(Attribute::weight).sum::<usize>();
+            if runs > RUNS_MAX {
+                return Err(Error::limit(format!("NTFS: a file of more than {RUNS_MAX} runs")));
+            }
+            attributes.extend(more);
         }
         Ok(attributes)
     }
@@ -372,10 +386,10 @@ impl Tree for Ntfs {
             let record = self.record(number_of(node));
             match record {
                 Ok(record) if record.reference() == node && record.base == 0 => {}
+                Err(error) if error.kind != ErrorKind::NotFound => return Err(error),
                 // It is gone, or was not yet there: the log would tell.
-                Ok(_) => return Ok(()),
-                Err(error) if error.kind == ErrorKind::NotFound => return Ok(()),
-                Err(error) => return Err(error),
+                _ if self.state == State::Unreplayed => return Ok(()),
+                _ => return Err(Error::damaged("NTFS: a directory has a name of no file")),
             }
             let name = text(&name.units);
             check_name(&name)?;
@@ -414,22 +428,21 @@ impl Tree for Ntfs {
     /// Streams beside a file's bytes, as far as they are as short as attributes are elsewhere.
     fn extended(&self, node: Node) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let file = self.file(node)?;
-        let mut names: Vec<&[u16]> = Vec::new();
+        let mut streams: BTreeMap<&[u16], Vec<&Attribute>> = BTreeMap::new();
         for one in &file.attributes {
-            if one.kind == kind::DATA && !one.name.is_empty() && !names.contains(&&one.name[..]) {
-                names.push(&one.name);
+            if one.kind == kind::DATA && !one.name.is_empty() {
+                streams.entry(&one.name).or_default().push(one);
             }
         }
-        let mut found = Vec::new();
-        for name in names {
-            let Some(stream) = Stream::find(&self.shape, &file.attributes, kind::DATA, name)?
-            else {
+        let (mut found, mut left) = (Vec::new(), VALUES_BYTES_MAX);
+        for (name, parts) in streams {
+            let Some(stream) = Stream::of(parts, &self.shape)? else { continue };
+            if stream.size > VALUE_BYTES_MAX.min(left) || stream.is_refused() {
                 continue;
-            };
-            if stream.size <= VALUE_BYTES_MAX {
-                let value = stream.all(&*self.disk, &self.shape)?;
-                found.push(([b"user.", &text(name)[..]].concat(), value));
             }
+            left -= stream.size;
+            let value = stream.all(&*self.disk, &self.shape)?;
+            found.push(([b"user.", &text(name)[..]].concat(), value));
         }
         Ok(found)
     }

@@ -202,6 +202,10 @@ fn what_windows_keeps_elsewhere_is_left_out() -> Result<()> {
     let stage = Stage::new("vol", "64MiB")?;
     let mut disk = Disk::attach(&stage.server.uri("vol"), &stage.path("fuse"), false)?;
     call("mkntfs", &["-Q", "-q", disk.device()])?;
+    // 100 characters there, 300 bytes here: no mount of this machine could make it.
+    let long = "\u{6f22}".repeat(100);
+    fs::write(stage.path("some"), "text")?;
+    call("ntfscp", &["-q", disk.device(), &stage.text("some"), &long])?;
     disk.mount(&stage.path("mnt"), OPTIONS)?;
     let folder = stage.path("mnt/folder");
     fs::create_dir(&folder)?;
@@ -211,6 +215,7 @@ fn what_windows_keeps_elsewhere_is_left_out() -> Result<()> {
     // A mark of Windows' own compression, which keeps the bytes in another stream.
     let mark = [0x17, 0, 0, 0x80, 16, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
     let flags = XattrFlags::empty();
+    lsetxattr(folder.join("apart"), "user.stream", b"value", flags)?;
     lsetxattr(folder.join("apart"), "system.ntfs_reparse_data", &mark, flags)?;
     disk.unmount()?;
     disk.detach()?;
@@ -222,6 +227,17 @@ fn what_windows_keeps_elsewhere_is_left_out() -> Result<()> {
     let said = String::from_utf8_lossy(&restored.stderr);
     ensure!(restored.status.code() == Some(3) && said.contains("apart: file: "), "{restored:?}");
     ensure!(fs::read(stage.path("to/plain"))? == b"text" && !stage.path("to/apart").exists());
+    let all = stage.server.output(&["file", "restore", "vol:/", &stage.text("all")])?;
+    let said = String::from_utf8_lossy(&all.stderr);
+    ensure!(all.status.code() == Some(3) && said.contains("more than 255 bytes"), "{all:?}");
+    ensure!(fs::read(stage.path("all/folder/plain"))? == b"text");
+    let cat = stage.server.output(&["file", "cat", &format!("vol:/{long}")])?;
+    ensure!(cat.stdout == b"text", "{cat:?}");
+    // It is the same as before, as far as anything is told of it.
+    let diff = stage.server.run(&["file", "diff", "vol", "vol", "/folder"])?;
+    ensure!(!diff.contains("apart"), "{diff}");
+    let stat = stage.server.run(&["file", "stat", "vol:/folder/apart"])?;
+    ensure!(stat.contains("user.stream"), "{stat}");
     let alone = stage.server.output(&["file", "restore", "vol:/folder/apart", &stage.text("a")])?;
     ensure!(alone.status.code() == Some(14), "{alone:?}");
     let archive = stage.server.output(&["file", "tar", "vol:/folder"])?;

@@ -194,8 +194,9 @@ impl Sides<'_> {
             return Ok(false);
         }
         let is_same_known = (a.1.modified, a.1.changed) == (b.1.modified, b.1.changed);
-        if let (true, Some(written)) = (is_same_known, &self.written) {
-            let pieces = self.to.tree.pieces(b.0)?;
+        if let (true, Some(written)) = (is_same_known, &self.written)
+            && let Ok(pieces) = self.to.tree.pieces(b.0)
+        {
             let is_hit = |place: std::ops::Range<u64>| {
                 let first =
                     written.partition_point(|range| range.offset + range.length <= place.start);
@@ -211,7 +212,11 @@ impl Sides<'_> {
                 return Ok(true);
             }
         }
-        Ok(self.ranges(a.0, b.0)?.is_empty())
+        match self.ranges(a.0, b.0) {
+            // What no reader knows is the same if all that is told of it is.
+            Err(error) if error.kind == files::ErrorKind::Unsupported => Ok(is_same_known),
+            ranges => Ok(ranges?.is_empty()),
+        }
     }
 
     /// The ranges of bytes that differ; what one file has beyond the other's end does.

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context;
 use api::{ExitCode, path_text};
@@ -41,6 +41,9 @@ struct Restored {
     #[serde(flatten)]
     made: Made,
 }
+
+/// The longest name that file systems of this machine take.
+const NAME_BYTES_MAX: usize = 255;
 
 struct Work<'a> {
     view: &'a View,
@@ -92,6 +95,22 @@ fn show(restored: &Restored) -> String {
 
 impl Work<'_> {
     fn put(&mut self, to: &Path, node: Node, attributes: &Attributes) -> anyhow::Result<()> {
+        let is_long = |part: Component<'_>| part.as_os_str().len() > NAME_BYTES_MAX;
+        if to.components().any(is_long) {
+            let error = format!("a name of more than {NAME_BYTES_MAX} bytes");
+            self.placing.left_out(to, attributes.kind.word(), &error);
+            return Ok(());
+        }
+        // One file that no reader knows is no reason to be without all others.
+        if attributes.kind == Kind::File
+            && let Err(error) = self.view.tree.pieces(node)
+        {
+            if error.kind != files::ErrorKind::Unsupported || node == self.top {
+                return Err(judge(error.into()));
+            }
+            self.placing.left_out(to, "file", &error);
+            return Ok(());
+        }
         let extended = self.view.tree.extended(node).map_err(|error| judge(error.into()))?;
         let dress = Dress::of(attributes, extended);
         if attributes.kind == Kind::Directory {
@@ -106,15 +125,6 @@ impl Work<'_> {
         match attributes.kind {
             Kind::File => {
                 let view = self.view;
-                // One file that no reader knows is no reason to be without all others.
-                if let Err(error) = view.tree.pieces(node) {
-                    if error.kind != files::ErrorKind::Unsupported || node == self.top {
-                        return Err(judge(error.into()));
-                    }
-                    self.seen.remove(&node);
-                    self.placing.left_out(to, "file", &error);
-                    return Ok(());
-                }
                 self.placing.file(to, attributes.size, &dress, |file| fill(view, node, to, file))
             }
             Kind::Symlink => {

@@ -65,7 +65,7 @@ pub fn parts(session: &Session, reading: &Reading) -> anyhow::Result<()> {
             kind: system.as_ref().map_or("unknown", |system| system.kind).to_owned(),
             offset: if let [range] = &part.ranges[..] { Some(range.start) } else { None },
             length: part.length(),
-            label: if label.is_empty() { part.label } else { label },
+            label: if label.is_empty() { path_text(part.label.as_bytes()) } else { label },
             uuid: system.map(|system| system.uuid).unwrap_or_default(),
             state,
         });
@@ -203,7 +203,7 @@ fn long(entries: &[Object]) -> String {
 struct Stat {
     #[serde(flatten)]
     object: Object,
-    /// Bytes that are not holes, and in how many pieces.
+    /// Bytes that are not holes, and in how many pieces; none of what cannot be read.
     data: Option<(u64, usize)>,
     extended: Vec<(String, String)>,
 }
@@ -219,11 +219,13 @@ pub fn stat(session: &Session, reading: &Reading) -> anyhow::Result<()> {
 fn stat_of(view: &View, path: &[u8], node: Node) -> files::Result<Stat> {
     let (object, attributes) = object(view, path, node)?;
     let data = match attributes.kind {
-        Kind::File => {
-            let pieces = view.tree.pieces(node)?;
-            let bytes = pieces.iter().map(|piece| piece.length).sum();
-            Some((bytes, pieces.len()))
-        }
+        Kind::File => match view.tree.pieces(node) {
+            Err(error) if error.kind == files::ErrorKind::Unsupported => None,
+            pieces => {
+                let pieces = pieces?;
+                Some((pieces.iter().map(|piece| piece.length).sum(), pieces.len()))
+            }
+        },
         _ => None,
     };
     let extended = view.tree.extended(node)?.into_iter();

@@ -344,7 +344,7 @@ fn choose(disk: &Rc<dyn Source>, name: &str) -> anyhow::Result<Part> {
         match name.split_once('=') {
             Some(("label", label)) => {
                 system.is_some_and(|system| api::path_text(&system.label) == label)
-                    || part.label == label
+                    || api::path_text(part.label.as_bytes()) == label
             }
             Some(("uuid", uuid)) => {
                 system.is_some_and(|system| system.uuid.eq_ignore_ascii_case(uuid))

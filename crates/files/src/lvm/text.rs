@@ -2,8 +2,12 @@
 
 use crate::error::{Error, Result};
 
-/// Sections in one another, at most; LVM has four.
+/// Sections in one another, at most; LVM has five.
 const DEPTH_MAX: usize = 8;
+/// Words of a text, at most.
+const WORDS_MAX: usize = 1 << 19;
+/// Characters of a text that a message shows.
+const SHOWN_MAX: usize = 40;
 
 /// What a name stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,13 +23,20 @@ pub enum Value {
 pub struct Section(Vec<(String, Value)>);
 
 fn lacks(name: &str) -> Error {
-    Error::damaged(format!("LVM: the metadata lacks `{name}`"))
+    Error::damaged(format!("LVM: the metadata lacks `{}`", shown(name)))
+}
+
+/// A text of the disk in a message: not all of a long one, and nothing that a terminal acts on.
+pub fn shown(text: &str) -> String {
+    let is_plain = |character: &char| character.is_ascii_graphic() || *character == ' ';
+    let text: String = text.chars().take(SHOWN_MAX).collect();
+    text.chars().map(|c| if is_plain(&c) { c } else { '?' }).collect()
 }
 
 impl Section {
     /// Reads a text whole.
     pub fn parse(text: &[u8]) -> Result<Section> {
-        let mut words = Words { rest: text };
+        let mut words = Words { rest: text, left: WORDS_MAX };
         let section = words.section(0)?;
         match words.next()? {
             None => Ok(section),
@@ -73,6 +84,14 @@ impl Section {
         sections(within)
     }
 
+    /// The first section in this one, with its name.
+    pub fn into_first(self) -> Option<(String, Section)> {
+        self.0.into_iter().find_map(|(name, value)| match value {
+            Value::Section(section) => Some((name, section)),
+            _ => None,
+        })
+    }
+
     /// The sections in this one.
     pub fn sections(&self) -> impl Iterator<Item = (&str, &Section)> {
         sections(&self.0)
@@ -96,7 +115,7 @@ enum Word {
 
 fn unexpected(word: &Word) -> Error {
     let shown = match word {
-        Word::Name(text) | Word::Quoted(text) => text.clone(),
+        Word::Name(text) | Word::Quoted(text) => self::shown(text),
         Word::Sign(sign) => char::from(*sign).to_string(),
     };
     Error::damaged(format!("LVM: the metadata has `{shown}` in a place that has none"))
@@ -104,10 +123,14 @@ fn unexpected(word: &Word) -> Error {
 
 struct Words<'a> {
     rest: &'a [u8],
+    /// Words that may still come.
+    left: usize,
 }
 
 impl Words<'_> {
     fn next(&mut self) -> Result<Option<Word>> {
+        let too_long = || Error::limit(format!("LVM: metadata of more than {WORDS_MAX} words"));
+        self.left = self.left.checked_sub(1).ok_or_else(too_long)?;
         loop {
             self.rest = self.rest.trim_ascii_start();
             if self.rest.first() != Some(&b'#') {
@@ -227,6 +250,14 @@ mod tests {
         let (name, volume) = group.sections_of("logical_volumes").next().unwrap();
         assert_eq!((name, volume.text("size").unwrap()), ("root.a", "-1"));
         assert!(volume.number("size").is_err() && group.number("id").is_err());
+    }
+
+    #[test]
+    fn texts_of_the_disk_do_nothing_in_messages() {
+        let error = Section::parse(b"a = 1 \"\x1b[2J\"").unwrap_err().to_string();
+        assert!(error.contains("`?[2J`"), "{error:?}");
+        let many = "a = 1\n".repeat(super::WORDS_MAX);
+        assert!(Section::parse(many.as_bytes()).unwrap_err().to_string().contains("words"));
     }
 
     #[test]

@@ -1,11 +1,16 @@
 //! Attributes of files: all that a file has is one.
 
+use std::collections::BTreeSet;
+
 use crate::bytes::{byte, le16, le32, le64};
 use crate::error::{Error, Result};
 use crate::tree::PIECES_MAX;
 
 use super::shape::Shape;
 use super::{NUMBER, units};
+
+/// Records that one file is spread over, at most.
+const RECORDS_MAX: usize = 4096;
 
 /// The least that an attribute has, in bytes.
 pub const HEADER_BYTES: usize = 24;
@@ -64,6 +69,14 @@ impl Attribute {
         Ok(Attribute { kind: le32(bytes, 0), name: units(name), flags: le16(bytes, 12), body })
     }
 
+    /// What it takes in memory: its runs, and one for itself.
+    pub fn weight(&self) -> usize {
+        match &self.body {
+            Body::Here { .. } => 1,
+            Body::There { runs, .. } => 1 + runs.len(),
+        }
+    }
+
     /// Its value, where that is in the record.
     pub fn value(&self) -> Option<&[u8]> {
         match &self.body {
@@ -118,9 +131,11 @@ fn runs_of(mut bytes: &[u8], shape: &Shape) -> Result<Vec<Run>> {
     }
 }
 
-/// The records that a list of attributes names, but for one.
-pub fn records_of(list: &[u8], but: u64) -> Result<Vec<u64>> {
-    let mut found = std::collections::BTreeSet::new();
+/// The records that a list of attributes names, but for one, in its order; of the entries of which
+/// `is_wanted` says so, by the kind and the length of the name.
+pub fn records_of(list: &[u8], but: u64, is_wanted: fn(u32, u8) -> bool) -> Result<Vec<u64>> {
+    let mut found = Vec::new();
+    let mut seen = BTreeSet::from([but]);
     let mut at = 0;
     while at + HEADER_BYTES <= list.len() && le32(list, at) != 0 {
         let length = usize::from(le16(list, at + 4));
@@ -128,12 +143,15 @@ pub fn records_of(list: &[u8], but: u64) -> Result<Vec<u64>> {
             return Err(damaged("is in a list that contradicts itself"));
         }
         let number = le64(list, at + 16) & NUMBER;
-        if number != but {
-            found.insert(number);
+        if is_wanted(le32(list, at), byte(list, at + 6)) && seen.insert(number) {
+            found.push(number);
+        }
+        if found.len() > RECORDS_MAX {
+            return Err(Error::limit(format!("NTFS: a file over more than {RECORDS_MAX} records")));
         }
         at += length;
     }
-    Ok(found.into_iter().collect())
+    Ok(found)
 }
 
 #[cfg(test)]

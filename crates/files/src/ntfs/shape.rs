@@ -65,6 +65,9 @@ impl Shape {
             return None;
         }
         let record_bytes = bytes_of(first[64], cluster_bytes)?;
+        if records_at * cluster_bytes + record_bytes > clusters * cluster_bytes {
+            return None;
+        }
         Some(Shape { cluster_bytes, clusters, record_bytes, records_at, serial: le64(first, 72) })
     }
 }

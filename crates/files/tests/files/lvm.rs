@@ -225,7 +225,8 @@ fn volumes_over_several_parts_of_a_disk_are_read() {
     let script = "label: dos\nstart=2048,size=32768,type=8e\nstart=40960,size=32768,type=8e";
     put(&mut disk, 0, &crate::tables::table(script)[..SECTOR]);
     let starts = [MIB, 20 * MIB];
-    let text = group(3, 2, &volume("root", &[(32, 1, 5), (32, 0, 9)]));
+    let root = volume("root", &[(32, 1, 5), (32, 0, 9)]);
+    let text = group(3, 2, &(root + &volume("alone", &[(4, 0, 50)])));
     // One of the two has no metadata.
     for (number, (start, places)) in
         [(starts[0], &[METADATA][..]), (starts[1], &[])].into_iter().enumerate()
@@ -241,9 +242,13 @@ fn volumes_over_several_parts_of_a_disk_are_read() {
     put(&mut disk, starts[0] + MIB + 9 * EXTENT, &image[half..]);
     let (source, parts) = found(&disk);
     let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
-    assert_eq!(names, ["p1", "p2", "my--vg-root"]);
+    assert_eq!(names, ["p1", "p2", "my--vg-root", "my--vg-alone"]);
     let (_, tree) = open(&source, &parts[2]).unwrap();
     assert!(file_of(&*tree) == bytes, "other bytes");
+    // A copy of one of them: nobody knows which is meant.
+    let mut copied = disk.clone();
+    copied.copy_within(starts[0]..starts[0] + MIB, starts[1]);
+    assert!(refused(&copied, "my--vg-alone").contains("there twice"));
     // One of them alone is not enough.
     disk[starts[1]..][..2 * SECTOR].fill(0);
     assert!(refused(&disk, "my--vg-root").contains("on another disk"));
@@ -262,6 +267,7 @@ fn what_is_more_than_pieces_in_a_row_is_named() {
         (linear.replace("extent_count = 4", "extent_count = 9999999999999999999"), "beyond"),
         (linear.replace("stripes", "other"), "lacks `stripes`"),
         ("v {\nstatus = [\"VISIBLE\"]\n}\n".to_owned(), "without segments"),
+        (volume("v", &[(200, 0, 0), (200, 0, 0)]), "larger than what it lies on"),
         (
             linear.clone()
                 + "s {\nstatus = []\nsegment1 {\norigin = \"o\"\ncow_store = \"v\"\n}\n}\n",

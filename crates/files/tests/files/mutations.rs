@@ -163,7 +163,7 @@ proptest! {
                 0 | 1 if !journal.is_empty() => {
                     // Marks of NTFS at the ends of sectors stay.
                     let within = at.index(if is_near { 64 } else { 1020 });
-                    journal[at.index(journal.len())] + within - usize::from(within / 510 == 1) * 2
+                    journal[at.index(journal.len())] + within + 2 * usize::from(within >= 510)
                 }
                 _ => at.index(if is_near { 300 << 10 } else { METADATA_BYTES }),
             };

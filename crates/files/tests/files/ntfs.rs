@@ -98,6 +98,15 @@ fn place_of(bytes: &[u8], wanted: &[u8]) -> usize {
     bytes.windows(wanted.len()).position(|window| window == wanted).unwrap()
 }
 
+/// The record that a name is in.
+fn record_with(bytes: &[u8], name: &[u8]) -> usize {
+    let is_it = |at: &usize| {
+        let record = &bytes[*at..*at + 1024];
+        record.starts_with(b"FILE") && record.windows(name.len()).any(|part| part == name)
+    };
+    (0..bytes.len() - 1023).step_by(1024).find(is_it).unwrap()
+}
+
 /// A page of the log as Windows leaves it.
 fn restart_page(sequence: u64, flags: u16, client: u16) -> Vec<u8> {
     let mut page = vec![0; 4096];
@@ -135,9 +144,22 @@ fn it_is_clean_where_windows_says_so() {
         let page = |(sequence, flags, client)| restart_page(sequence, flags, client);
         assert_eq!(state([page(first), page(second)]), expected, "{first:?} {second:?}");
     }
+    // Of one age they have to agree; and one that is torn may be the newer.
+    assert_eq!(state([restart_page(2, 2, 0), restart_page(2, 0, 0)]), State::Unreplayed);
     let mut torn = restart_page(9, 2, none);
     torn[1022] = 2;
-    assert_eq!(state([restart_page(1, 0, 0), torn]), State::Unreplayed);
+    assert_eq!(state([restart_page(1, 2, none), torn]), State::Unreplayed);
+    // A clean volume has no name without a file.
+    let mut clean = image(&["-c", "4096"], 8 << 20, &files());
+    let page = restart_page(1, 2, none);
+    clean[at..at + 8192].copy_from_slice(&[&page[..], &page].concat());
+    assert_eq!(opened(clean.clone()).unwrap().state(), State::Clean);
+    let name: Vec<u8> = "file 1000".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let record = record_with(&clean, &name);
+    clean[record + 22] = 0;
+    let tree = opened(clean).unwrap();
+    let error = tree.entries(tree.top()).err().unwrap();
+    assert!(error.to_string().contains("a name of no file"), "{error}");
 }
 
 #[test]
@@ -145,13 +167,9 @@ fn records_and_names_that_were_not_written_whole_are_damage() {
     let files = files();
     let bytes = image(&["-c", "4096"], 8 << 20, &files);
     let name: Vec<u8> = "file 1000".encode_utf16().flat_map(u16::to_le_bytes).collect();
-    let starts: Vec<usize> = (0..bytes.len() - 4).step_by(1024).collect();
-    let record = starts.iter().find(|at| {
-        let record = &bytes[**at..**at + 1024];
-        record.starts_with(b"FILE") && record.windows(name.len()).any(|part| part == name)
-    });
+    let record = record_with(&bytes, &name);
     let block = place_of(&bytes, b"INDX");
-    for (at, said) in [(*record.unwrap() + 1022, "record"), (block + 4094, "written whole")] {
+    for (at, said) in [(record + 1022, "record"), (block + 4094, "written whole")] {
         let mut torn = bytes.clone();
         torn[at] ^= 1;
         let tree = opened(torn).unwrap();
@@ -160,11 +178,11 @@ fn records_and_names_that_were_not_written_whole_are_damage() {
     }
     // Of another file by now: its name is none.
     let mut given_out = bytes.clone();
-    given_out[record.unwrap() + 16] ^= 4;
+    given_out[record + 16] ^= 4;
     let tree = opened(given_out).unwrap();
     assert!(found(&*tree).len() == files.len() - 1 && !found(&*tree).contains_key("file 1000"));
     let mut free = bytes;
-    free[record.unwrap() + 22] = 0;
+    free[record + 22] = 0;
     assert_eq!(found(&*opened(free).unwrap()).len(), files.len() - 1);
 }
 
