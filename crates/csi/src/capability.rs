@@ -2,9 +2,9 @@
 
 use tonic::Status;
 
-use crate::proto::VolumeCapability;
-use crate::proto::volume_capability::AccessType;
-use crate::proto::volume_capability::access_mode::Mode;
+use crate::proto::v1::VolumeCapability;
+use crate::proto::v1::volume_capability::AccessType;
+use crate::proto::v1::volume_capability::access_mode::Mode;
 
 /// File systems that are made.
 const FILE_SYSTEMS: [&str; 2] = ["ext4", "xfs"];
@@ -75,9 +75,9 @@ impl Wanted {
 #[cfg(test)]
 mod tests {
     use super::{Use, Wanted};
-    use crate::proto::VolumeCapability;
-    use crate::proto::volume_capability::access_mode::Mode;
-    use crate::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
+    use crate::proto::v1::VolumeCapability;
+    use crate::proto::v1::volume_capability::access_mode::Mode;
+    use crate::proto::v1::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
 
     fn of(access_type: Option<AccessType>, mode: Mode) -> Result<Wanted, tonic::Status> {
         let access_mode = Some(AccessMode { mode: mode as i32 });

@@ -19,10 +19,11 @@ use units::Size;
 use crate::capability::Wanted;
 use crate::grpc::Service;
 use crate::names::{self, needed};
-use crate::proto::controller_service_capability::{self, rpc};
-use crate::proto::validate_volume_capabilities_response::Confirmed;
-use crate::proto::volume_content_source::Type as Source;
-use crate::proto::{self, list_volumes_response};
+use crate::proto::v1 as proto;
+use crate::proto::v1::controller_service_capability::{self, rpc};
+use crate::proto::v1::list_volumes_response;
+use crate::proto::v1::validate_volume_capabilities_response::Confirmed;
+use crate::proto::v1::volume_content_source::Type as Source;
 
 /// A name that no initiator has: alone in a list it lets nobody in.
 const NOBODY: &str = "iqn.2026-11.csi.hindsight:nobody";
@@ -472,7 +473,7 @@ fn volume_of(volume: &Volume) -> proto::Volume {
 #[cfg(test)]
 mod tests {
     use super::{page_of, rounded, settings, size_of};
-    use crate::proto::CapacityRange;
+    use crate::proto::v1::CapacityRange;
 
     fn size(required_bytes: i64, limit_bytes: i64) -> Option<u64> {
         size_of(Some(CapacityRange { required_bytes, limit_bytes })).and_then(rounded).ok()

@@ -7,8 +7,8 @@ use tonic::Status;
 use crate::attach::Attach;
 use crate::controller::Controller;
 use crate::grpc::Service;
-use crate::proto::plugin_capability::{self, service, volume_expansion};
-use crate::proto::{
+use crate::proto::v1::plugin_capability::{self, service, volume_expansion};
+use crate::proto::v1::{
     GetPluginCapabilitiesRequest, GetPluginCapabilitiesResponse, GetPluginInfoRequest,
     GetPluginInfoResponse, PluginCapability, ProbeRequest, ProbeResponse,
 };

@@ -21,11 +21,11 @@ mod identity;
 mod names;
 mod node;
 mod programs;
-mod proto;
 mod snapshots;
 
 use attach::Attach;
 use controller::Controller;
+use csi_messages::proto;
 use node::Node;
 
 /// A driver of the Container Storage Interface.

@@ -21,9 +21,10 @@ use crate::controller::ISCSI_NAME;
 use crate::grpc::Service;
 use crate::names::needed;
 use crate::programs::{ended, is_mounted, run, text, unmount};
-use crate::proto::node_service_capability::{self, rpc};
-use crate::proto::volume_usage::Unit;
-use crate::proto::{self, VolumeUsage};
+use crate::proto::v1 as proto;
+use crate::proto::v1::VolumeUsage;
+use crate::proto::v1::node_service_capability::{self, rpc};
+use crate::proto::v1::volume_usage::Unit;
 
 /// Where the name of this machine's initiator stands.
 const INITIATOR_FILE: &str = "/etc/iscsi/initiatorname.iscsi";

@@ -5,7 +5,8 @@ use tonic::Status;
 
 use crate::controller::{Controller, OF_THE_CALLER, page_of, refused};
 use crate::names::{self, needed};
-use crate::proto::{self, Timestamp, list_snapshots_response};
+use crate::proto::v1 as proto;
+use crate::proto::{Timestamp, v1::list_snapshots_response};
 
 /// The parameter that names a hook around the capture.
 const HOOK: &str = "hook";

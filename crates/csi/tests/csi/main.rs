@@ -1,0 +1,301 @@
+//! The driver from outside: a server, `hindsight-csi`, and calls over its socket. Attaching is tried
+//! with nbdfuse, as root; the kernel's iSCSI and NBD in the emulated machine.
+//!
+//! `CSI_SANITY=/path/to/csi-sanity` runs that of kubernetes-csi too.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails, in its helpers too")]
+
+mod rig;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+
+use csi_messages::proto::v1 as csi;
+use csi_messages::proto::v1::volume_capability::access_mode::Mode;
+use rig::{Rig, is_root, mount, run};
+use tonic::Code;
+
+const MIB: i64 = 1 << 20;
+
+fn wanted(name: &str, bytes: i64) -> csi::CreateVolumeRequest {
+    csi::CreateVolumeRequest {
+        name: name.to_owned(),
+        capacity_range: Some(csi::CapacityRange { required_bytes: bytes, limit_bytes: 0 }),
+        volume_capabilities: vec![mount("ext4", Mode::SingleNodeWriter)],
+        ..Default::default()
+    }
+}
+
+fn from_volume(volume: &str) -> Option<csi::VolumeContentSource> {
+    let source = csi::volume_content_source::VolumeSource { volume_id: volume.to_owned() };
+    let r#type = Some(csi::volume_content_source::Type::Volume(source));
+    Some(csi::VolumeContentSource { r#type })
+}
+
+fn parameters(all: &[(&str, &str)]) -> BTreeMap<String, String> {
+    all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+#[test]
+fn a_volume_is_made_once_and_begins_with_any_moment_of_another() {
+    let rig = Rig::new();
+    let made = rig.create(&wanted("pg", 8 * MIB)).unwrap();
+    assert_eq!((made.volume_id.as_str(), made.capacity_bytes), ("pg", 8 * MIB));
+    assert!(made.volume_context["iscsiName"].ends_with(":pg"));
+    assert_eq!(rig.create(&wanted("pg", 8 * MIB)).unwrap(), made);
+    assert_eq!(rig.create(&wanted("pg", 9 * MIB)).unwrap_err().code(), Code::AlreadyExists);
+    rig.write("pg", 0x11);
+    let before = rig.hindsight(&["resolve", "pg@latest", "--json"]);
+    let before: serde_json::Value = serde_json::from_str(&before).unwrap();
+    rig.write("pg", 0x22);
+    let clone = |name: &str, at: &str, bytes: i64| {
+        let content = from_volume("pg");
+        let at = if at.is_empty() { BTreeMap::new() } else { parameters(&[("at", at)]) };
+        let wanted = wanted(name, bytes);
+        rig.create(&csi::CreateVolumeRequest {
+            volume_content_source: content,
+            parameters: at,
+            ..wanted
+        })
+    };
+    let seq = format!("seq:{}", before["seq"]);
+    assert_eq!(clone("then", &seq, 16 * MIB).unwrap().capacity_bytes, 16 * MIB);
+    assert_eq!(clone("now", "", 1).unwrap().capacity_bytes, 8 * MIB);
+    assert_eq!((rig.first_byte("then"), rig.first_byte("now")), (0x11, 0x22));
+    // The same again is what is there; of another origin it is another.
+    assert_eq!(clone("then", &seq, 16 * MIB).unwrap().volume_id, "then");
+    assert_eq!(rig.create(&wanted("then", 16 * MIB)).unwrap_err().code(), Code::AlreadyExists);
+    // From before it was made; nothing stays of what was refused.
+    for (name, at, bytes, code) in [
+        ("x", "-5min", MIB, Code::InvalidArgument),
+        ("x", "yesterdays", MIB, Code::NotFound),
+        ("x", &*seq, i64::MAX, Code::OutOfRange),
+    ] {
+        let refused = clone(name, at, bytes).unwrap_err();
+        assert!(refused.code() == code || bytes == i64::MAX, "{at}: {refused:?}");
+    }
+    let all = rig.hindsight(&["volume", "list", "--json"]);
+    assert!(!all.contains("\"x\""), "{all}");
+    let wrong = csi::CreateVolumeRequest {
+        parameters: parameters(&[("windows", "1d")]),
+        ..wanted("y", MIB)
+    };
+    assert_eq!(rig.create(&wrong).unwrap_err().code(), Code::InvalidArgument);
+    // A name that no volume can have.
+    let odd = rig.create(&wanted("a/b c", MIB)).unwrap();
+    assert!(odd.volume_id.starts_with("csi-of-abc-"), "{odd:?}");
+    assert_eq!(rig.create(&wanted("a/b c", MIB)).unwrap(), odd);
+}
+
+#[test]
+fn snapshots_are_versions_and_hold_their_volume() {
+    let rig = Rig::new();
+    rig.create(&wanted("pg", 4 * MIB)).unwrap();
+    rig.write("pg", 0x33);
+    let snap = |name: &str, volume: &str| {
+        let request = csi::CreateSnapshotRequest {
+            name: name.to_owned(),
+            source_volume_id: volume.to_owned(),
+            ..Default::default()
+        };
+        let answer: Result<csi::CreateSnapshotResponse, _> =
+            rig.call("Controller/CreateSnapshot", &request);
+        answer.map(|answer| answer.snapshot.unwrap())
+    };
+    let taken = snap("before", "pg").unwrap();
+    assert_eq!((taken.snapshot_id.as_str(), taken.ready_to_use), ("pg@v:0", true));
+    assert_eq!(snap("before", "pg").unwrap(), taken);
+    rig.create(&wanted("other", MIB)).unwrap();
+    assert_eq!(snap("before", "other").unwrap_err().code(), Code::AlreadyExists);
+    // A version of somebody else is no snapshot, and is not deleted as one.
+    rig.hindsight(&["version", "create", "pg", "--label", "by hand"]);
+    let list = |request: csi::ListSnapshotsRequest| {
+        let answer: csi::ListSnapshotsResponse =
+            rig.call("Controller/ListSnapshots", &request).unwrap();
+        answer.entries.len()
+    };
+    assert_eq!(list(csi::ListSnapshotsRequest::default()), 1);
+    let delete = |id: &str| {
+        let request =
+            csi::DeleteSnapshotRequest { snapshot_id: id.to_owned(), ..Default::default() };
+        rig.call::<_, csi::DeleteSnapshotResponse>("Controller/DeleteSnapshot", &request).unwrap();
+    };
+    delete("pg@v:1");
+    assert!(rig.hindsight(&["version", "list", "pg"]).contains("by hand"));
+    rig.write("pg", 0x44);
+    let source = csi::volume_content_source::SnapshotSource { snapshot_id: "pg@v:0".to_owned() };
+    let r#type = Some(csi::volume_content_source::Type::Snapshot(source));
+    let volume_content_source = Some(csi::VolumeContentSource { r#type });
+    rig.create(&csi::CreateVolumeRequest { volume_content_source, ..wanted("back", MIB) }).unwrap();
+    assert_eq!(rig.first_byte("back"), 0x33);
+    let remove = |volume: &str| {
+        let request =
+            csi::DeleteVolumeRequest { volume_id: volume.to_owned(), ..Default::default() };
+        rig.call::<_, csi::DeleteVolumeResponse>("Controller/DeleteVolume", &request)
+    };
+    assert_eq!(remove("pg").unwrap_err().code(), Code::FailedPrecondition);
+    delete("pg@v:0");
+    delete("pg@v:0");
+    remove("pg").unwrap();
+    remove("pg").unwrap();
+    // It can be had back, with the version that was made by hand.
+    rig.hindsight(&["volume", "undelete", "pg"]);
+    assert!(rig.hindsight(&["version", "list", "pg"]).contains("by hand"));
+}
+
+#[test]
+fn a_volume_is_published_to_one_machine_and_lets_no_other_in() {
+    let rig = Rig::new();
+    let made = rig.create(&wanted("pg", 4 * MIB)).unwrap();
+    let target = &made.volume_context["iscsiName"];
+    let login = |node: &str| {
+        let url = format!("iscsi://127.0.0.1:{}/{target}/0", rig.iscsi);
+        Command::new("iscsi-inq").args(["-i", node, &url]).output().unwrap().status.success()
+    };
+    let (one, two) = ("iqn.2026-11.test:one", "iqn.2026-11.test:two");
+    let publish = |node: &str, mode| {
+        let request = csi::ControllerPublishVolumeRequest {
+            volume_id: "pg".to_owned(),
+            node_id: node.to_owned(),
+            volume_capability: Some(mount("ext4", mode)),
+            ..Default::default()
+        };
+        let call = "Controller/ControllerPublishVolume";
+        rig.call::<_, csi::ControllerPublishVolumeResponse>(call, &request)
+    };
+    let unpublish = |node: &str| {
+        let request = csi::ControllerUnpublishVolumeRequest {
+            volume_id: "pg".to_owned(),
+            node_id: node.to_owned(),
+            ..Default::default()
+        };
+        let call = "Controller/ControllerUnpublishVolume";
+        rig.call::<_, csi::ControllerUnpublishVolumeResponse>(call, &request).unwrap();
+    };
+    assert!(!login(one), "nobody has it yet");
+    publish(one, Mode::SingleNodeWriter).unwrap();
+    publish(one, Mode::SingleNodeWriter).unwrap();
+    assert!(login(one) && !login(two));
+    let refused = publish(two, Mode::SingleNodeWriter).unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
+    assert_eq!(publish("two", Mode::SingleNodeWriter).unwrap_err().code(), Code::NotFound);
+    publish(two, Mode::MultiNodeReaderOnly).unwrap();
+    assert!(login(one) && login(two));
+    unpublish(one);
+    unpublish(one);
+    assert!(!login(one) && login(two));
+    unpublish("");
+    assert!(!login(two));
+    publish(one, Mode::SingleNodeWriter).unwrap();
+    assert!(login(one));
+}
+
+#[test]
+fn what_is_staged_is_there_again_and_grows() {
+    if !is_root() {
+        eprintln!("skipped: attaching needs root");
+        return;
+    }
+    let rig = Rig::new();
+    rig.create(&wanted("pg", 32 * MIB)).unwrap();
+    let block = csi::VolumeCapability {
+        access_type: Some(csi::volume_capability::AccessType::Block(
+            csi::volume_capability::BlockVolume {},
+        )),
+        ..mount("", Mode::SingleNodeWriter)
+    };
+    let (stage, show) = (rig.path("stage"), rig.path("with a blank/show"));
+    rig.stage("pg", &stage, &mount("ext4", Mode::SingleNodeWriter)).unwrap();
+    rig.stage("pg", &stage, &mount("ext4", Mode::SingleNodeWriter)).unwrap();
+    for _ in 0..2 {
+        rig.publish("pg", &stage, &show, &mount("ext4", Mode::SingleNodeWriter)).unwrap();
+    }
+    fs::write(show.join("file"), "kept").unwrap();
+    let stats = csi::NodeGetVolumeStatsRequest {
+        volume_id: "pg".to_owned(),
+        volume_path: show.to_str().unwrap().to_owned(),
+        ..Default::default()
+    };
+    let told: csi::NodeGetVolumeStatsResponse =
+        rig.call("Node/NodeGetVolumeStats", &stats).unwrap();
+    assert!(told.usage[0].total > 20 * MIB && told.usage[0].total < 32 * MIB, "{told:?}");
+    for _ in 0..2 {
+        rig.unpublish("pg", &show);
+    }
+    assert!(!show.exists());
+    for _ in 0..2 {
+        rig.unstage("pg", &stage);
+    }
+    // Another file system than what is asked for stays.
+    let wrong = rig.stage("pg", &stage, &mount("xfs", Mode::SingleNodeWriter)).unwrap_err();
+    assert!(wrong.code() == Code::FailedPrecondition && wrong.message().contains("ext4"));
+    rig.stage("pg", &stage, &mount("ext4", Mode::SingleNodeWriter)).unwrap();
+    assert_eq!(fs::read(stage.join("file")).unwrap(), b"kept");
+    rig.unstage("pg", &stage);
+    // A larger clone has the room, and is mounted beside its origin.
+    let other = rig.path("other");
+    let xfs = mount("xfs", Mode::SingleNodeWriter);
+    rig.create(&wanted("tree", 320 * MIB)).unwrap();
+    rig.stage("tree", &stage, &xfs).unwrap();
+    fs::write(stage.join("file"), "kept").unwrap();
+    run("sync", &["-f", stage.to_str().unwrap()]);
+    let volume_content_source = from_volume("tree");
+    let clone = csi::CreateVolumeRequest { volume_content_source, ..wanted("more", 512 * MIB) };
+    rig.create(&clone).unwrap();
+    rig.stage("more", &other, &xfs).unwrap();
+    assert_eq!(fs::read(other.join("file")).unwrap(), b"kept");
+    let size = run("stat", &["-f", "-c", "%b %S", other.to_str().unwrap()]);
+    let size: Vec<i64> = size.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    assert!(size[0] * size[1] > 400 * MIB, "{size:?}");
+    rig.unstage("more", &other);
+    rig.unstage("tree", &stage);
+    // As a disk.
+    rig.create(&wanted("raw", 8 * MIB)).unwrap();
+    let disk = rig.path("disk");
+    assert!(rig.publish("raw", &stage, &disk, &block).is_err(), "it is not staged");
+    rig.stage("raw", &stage, &block).unwrap();
+    rig.publish("raw", &stage, &disk, &block).unwrap();
+    assert_eq!(run("blockdev", &["--getsize64", disk.to_str().unwrap()]).trim(), "8388608");
+    rig.unpublish("raw", &disk);
+    rig.unstage("raw", &stage);
+    // Nothing of it stays.
+    assert_eq!(fs::read_dir(rig.path("state")).unwrap().count(), 0);
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(rig.path("").to_str().unwrap()), "{mounts}");
+}
+
+#[test]
+fn a_node_alone_asks_no_server() {
+    let rig = Rig::alone();
+    let told: csi::GetPluginCapabilitiesResponse =
+        rig.call("Identity/GetPluginCapabilities", &csi::GetPluginCapabilitiesRequest {}).unwrap();
+    let is_service = |one: &csi::PluginCapability| {
+        matches!(one.r#type, Some(csi::plugin_capability::Type::Service(_)))
+    };
+    assert!(!told.capabilities.iter().any(is_service), "{told:?}");
+    assert_eq!(rig.create(&wanted("pg", MIB)).unwrap_err().code(), Code::Unimplemented);
+    let info: csi::NodeGetInfoResponse =
+        rig.call("Node/NodeGetInfo", &csi::NodeGetInfoRequest {}).unwrap();
+    assert_eq!(info.node_id, rig::NODE);
+}
+
+#[test]
+fn the_sanity_suite_passes() {
+    let Ok(sanity) = std::env::var("CSI_SANITY") else { return };
+    let rig = Rig::new();
+    let text = |name: &str| rig.path(name).to_str().unwrap().to_owned();
+    let endpoint = format!("unix://{}", text("csi.sock"));
+    let said = run(
+        &sanity,
+        &[
+            "--csi.endpoint",
+            &endpoint,
+            "--csi.mountdir",
+            &text("mnt"),
+            "--csi.stagingdir",
+            &text("st"),
+        ],
+    );
+    println!("{said}");
+}
