@@ -4,7 +4,8 @@
     tests/guest/machine.py [--minutes N] HINDSIGHT [KIND...]
 
 KIND is one of nbd-ext4, nbd-xfs, iscsi-ext4, iscsi-xfs, iscsi-chap, iscsi-multipath, nfs, lvm; all by default, but for
-multipath where its daemon (package multipath-tools) is not installed. They run one after the other,
+multipath where its daemon (package multipath-tools) is not installed. With CSI_SANITY=PATH, csi-sanity of
+kubernetes-csi, there are csi-iscsi and csi-nbd, which take hindsight-csi from beside HINDSIGHT. They run one after the other,
 with the server killed (SIGKILL) and started again under each; with --minutes again and again, and with
 more kills, until the time is over. A stock Debian kernel with the modules it needs, busybox and this
 machine's own client and file system tools boot from memory under QEMU: there is no disk image. The
@@ -16,9 +17,12 @@ import argparse, glob, hashlib, json, lzma, os, re, shutil, signal, socket, subp
 HERE = os.path.dirname(os.path.abspath(__file__))
 CACHE = os.environ.get("GUEST_CACHE") or os.path.expanduser("~/.cache/hindsight-guest")
 KINDS = ["nbd-ext4", "nbd-xfs", "iscsi-ext4", "iscsi-xfs", "iscsi-chap", "iscsi-multipath", "nfs", "lvm"]
-SCRIPTS = ["init", "tests", "steps", "disks", "nbd", "iscsi", "nfs", "lvm"]
+SANITY = os.environ.get("CSI_SANITY")
+KINDS += ["csi-iscsi", "csi-nbd"] if SANITY else []
+SCRIPTS = ["init", "tests", "steps", "disks", "nbd", "iscsi", "nfs", "lvm", "csi"]
 TOOLS = ["sync", "mkfs.ext4", "e2fsck", "mkfs.xfs", "xfs_repair", "fstrim", "blkdiscard", "nbd-client",
          "iscsid", "iscsiadm", "ip", "lvm"]
+CSI_TOOLS = ["mount", "umount", "findmnt", "blkid", "resize2fs", "xfs_growfs"]
 MODULES = ["virtio_pci", "virtio_net", "crc32c_generic", "ext4", "xfs", "nbd", "iscsi_tcp", "sd_mod",
            "dm_multipath", "dm_service_time", "scsi_dh_alua", "nfsv3"]
 TIMEOUT_S = 600
@@ -109,7 +113,7 @@ def archive(files):
     return b"".join(parts)
 
 
-def make_root(arguments):
+def make_root(arguments, server):
     files, executable, plain = {}, 0o100755, 0o100644
 
     def add(name, data, mode=executable):
@@ -121,7 +125,12 @@ def make_root(arguments):
     add("arguments", lines.encode(), plain)
     add("bin/busybox", content(find("busybox")))
     multipath = ["multipathd"] if "iscsi-multipath" in arguments["KINDS"] else []
-    programs = {f"tools/{tool}": find(tool) for tool in TOOLS + multipath}
+    csi = CSI_TOOLS if SANITY else []
+    programs = {f"tools/{tool}": find(tool) for tool in TOOLS + multipath + csi}
+    if SANITY:
+        programs["tools/csi-sanity"] = SANITY
+        programs["tools/hindsight-csi"] = os.path.join(os.path.dirname(server.program), "hindsight-csi")
+        add("token", content(f"{server.pool}/token"), plain)
     # Those that no program is linked with: multipathd's plugins, and what its threads are ended with.
     for library in [*glob.glob("/lib/multipath/*.so"), *glob.glob("/lib/*/libgcc_s.so.1")]:
         programs[library[1:]] = library
@@ -150,7 +159,7 @@ class Server:
 
     def __init__(self, program, folder):
         self.program, self.pool, self.kills = program, f"{folder}/pool", 0
-        self.nbd, *self.iscsi, self.nfs = free_ports(4)
+        self.nbd, *self.iscsi, self.nfs, self.http = free_ports(5)
         self.log = open(f"{folder}/server.log", "a")
         self.folder, self.config = folder, f"{folder}/config.toml"
         # Discovery sends the guest to where it finds the host.
@@ -161,7 +170,7 @@ class Server:
         self.start()
 
     def start(self):
-        listeners = ["--http", f"unix:{self.pool}/api.sock"]
+        listeners = ["--http", f"unix:{self.pool}/api.sock", "--http", f"127.0.0.1:{self.http}"]
         ports = [("nbd", self.nbd), *(("iscsi", port) for port in self.iscsi), ("nfs", self.nfs)]
         for protocol, port in ports:
             listeners += [f"--{protocol}", f"127.0.0.1:{port}"]
@@ -295,7 +304,7 @@ def main():
                 "KINDS": " ".join(arguments.kind), "KILLS": 10 if seconds else 1,
                 "SECONDS_AT_LEAST": seconds, "NBD_PORT": server.nbd, "NFS_PORT": server.nfs,
                 "ISCSI_PORTS": " ".join(map(str, server.iscsi)),
-                "ISCSI_BASE": target.removesuffix(":disk")})
+                "HTTP_PORT": server.http, "ISCSI_BASE": target.removesuffix(":disk")}, server)
             with open(f"{folder}/initrd", "wb") as file:
                 file.write(root)
             code = run_guest(folder, Host(server), TIMEOUT_S + seconds)
