@@ -7,7 +7,7 @@ use crate::ext4;
 use crate::fat;
 use crate::lvm;
 use crate::ntfs;
-use crate::parts::Part;
+use crate::part::Part;
 use crate::source::Source;
 use crate::system::FileSystem;
 use crate::tree::Tree;

@@ -20,6 +20,7 @@ mod ext4;
 mod fat;
 mod lvm;
 mod ntfs;
+mod part;
 mod parts;
 mod pieces;
 mod source;
@@ -31,7 +32,8 @@ mod xfs;
 pub use archive::{Link, Member, Reader, What, Writer};
 pub use detect::open;
 pub use error::{Error, ErrorKind, Result};
-pub use parts::{Part, PartTable, parts};
+pub use part::Part;
+pub use parts::{PartTable, parts};
 pub use source::{ReadAhead, Slice, Source};
 pub use system::FileSystem;
 pub use tree::{

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use crate::bytes::{le32, le64};
 use crate::crc::crc32_from;
 use crate::error::{Error, ErrorKind, Result};
-use crate::parts::Part;
+use crate::part::Part;
 use crate::source::{Slice, Source};
 use crate::system::FileSystem;
 use text::{Section, Value, shown};

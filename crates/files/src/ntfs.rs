@@ -8,6 +8,7 @@
 //! 3. The files that NTFS keeps for itself are not shown.
 
 mod attribute;
+mod base;
 mod compression;
 mod index;
 mod record;
@@ -28,23 +29,11 @@ use crate::tree::{
     Attributes, ENTRIES_MAX, Entry, Identity, Kind, Node, Piece, State, Time, Tree, check_name,
 };
 use attribute::Attribute;
+use base::{NUMBER, NUMBER_BITS, kind, text, units};
 use record::Record;
 use reparse::Reparse;
 use shape::Shape;
 use stream::Stream;
-
-/// Kinds of attributes.
-mod kind {
-    pub const STANDARD: u32 = 0x10;
-    pub const LIST: u32 = 0x20;
-    pub const NAME: u32 = 0x30;
-    pub const LABEL: u32 = 0x60;
-    pub const VOLUME: u32 = 0x70;
-    pub const DATA: u32 = 0x80;
-    pub const INDEX_ROOT: u32 = 0x90;
-    pub const INDEX: u32 = 0xA0;
-    pub const REPARSE: u32 = 0xC0;
-}
 
 /// Records of the volume's own files.
 const LOG: u64 = 2;
@@ -52,12 +41,6 @@ const VOLUME: u64 = 3;
 const TOP: u64 = 5;
 const OWN: u64 = 16;
 
-/// The lower bits of a reference are a record's number.
-const NUMBER_BITS: u32 = 48;
-const NUMBER: u64 = (1 << NUMBER_BITS) - 1;
-
-/// The name of the attributes that hold names.
-const NAMES: &[u16] = &[b'$' as u16, b'I' as u16, b'3' as u16, b'0' as u16];
 /// The kind of a name that is there for programs of 8 and 3 characters, beside another.
 const SHORT: u8 = 2;
 
@@ -120,7 +103,7 @@ struct Volume {
 impl Volume {
     fn read(disk: &dyn Source, shape: &Shape, records: &Stream) -> Result<Volume> {
         const DIRTY: u16 = 1;
-        let record = Record::read(disk, shape, records, VOLUME);
+        let record = records.record(disk, shape, VOLUME);
         let record = record.map_err(|error| match error.kind {
             ErrorKind::NotFound => Error::damaged("NTFS: the volume does not say what it is"),
             _ => error,
@@ -137,28 +120,6 @@ impl Volume {
             is_dirty: le16(information, 10) & DIRTY != 0,
         })
     }
-}
-
-/// Text of a disk; halves of characters are kept apart, so that names stay different.
-fn text(units: &[u16]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for unit in char::decode_utf16(units.iter().copied()) {
-        match unit {
-            Ok(character) => {
-                bytes.extend(character.encode_utf8(&mut [0; 4]).as_bytes());
-            }
-            Err(half) => {
-                let half = half.unpaired_surrogate();
-                let low = |shift: u16| 0x80 | (half >> shift & 0x3F) as u8;
-                bytes.extend([0xE0 | (half >> 12) as u8, low(6), low(0)]);
-            }
-        }
-    }
-    bytes
-}
-
-fn units(bytes: &[u8]) -> Vec<u16> {
-    bytes.chunks_exact(2).map(|two| le16(two, 0)).collect()
 }
 
 /// Tenths of microseconds since 1601.
@@ -223,7 +184,7 @@ impl Ntfs {
     }
 
     fn record(&self, number: u64) -> Result<Record> {
-        Record::read(&*self.disk, &self.shape, &self.records, number)
+        self.records.record(&*self.disk, &self.shape, number)
     }
 
     /// The attributes of a file, those of its further records too.
@@ -379,7 +340,7 @@ impl Tree for Ntfs {
             return Err(Error::wrong_kind("NTFS: this is no directory"));
         }
         let mut found = Vec::new();
-        index::each(&*self.disk, &self.shape, &file, &mut |node, name| {
+        index::each(&*self.disk, &self.shape, &file.attributes, &mut |node, name| {
             if name.namespace == SHORT || number_of(node) < OWN {
                 return Ok(());
             }
@@ -450,7 +411,7 @@ impl Tree for Ntfs {
 
 #[cfg(test)]
 mod tests {
-    use super::{Time, text, time};
+    use super::{Time, time};
 
     #[test]
     fn times_count_from_1601() {
@@ -459,12 +420,5 @@ mod tests {
         assert_eq!(time((11_644_473_600 + 1_796_004_181) * 10_000_000 + 7), Some(expected));
         assert_eq!(time(1).map(|time| time.seconds), Some(-11_644_473_600));
         assert!(time(u64::MAX).is_some());
-    }
-
-    #[test]
-    fn halves_of_characters_stay_different() {
-        assert_eq!(text(&[0x61, 0xE4, 0xD83D, 0xDE00]), "a\u{e4}\u{1f600}".as_bytes());
-        assert_eq!(text(&[0xD83D]), [0xED, 0xA0, 0xBD]);
-        assert_ne!(text(&[0xD83D]), text(&[0xD83E]));
     }
 }

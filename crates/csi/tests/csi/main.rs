@@ -1,5 +1,5 @@
-//! The driver from outside: a server, `hindsight-csi`, and calls over its socket. Attaching is tried
-//! with nbdfuse, as root; the kernel's iSCSI and NBD in the emulated machine.
+//! The driver from outside: a server, `hindsight-csi`, and calls over its socket. Attaching is
+//! tried with nbdfuse, as root; the kernel's iSCSI and NBD in the emulated machine.
 //!
 //! `CSI_SANITY=/path/to/csi-sanity` runs that of kubernetes-csi too.
 
@@ -191,6 +191,26 @@ fn a_volume_is_published_to_one_machine_and_lets_no_other_in() {
     assert!(login(one));
 }
 
+/// And is mounted beside its origin.
+fn a_larger_clone_has_the_room(rig: &Rig) {
+    let (stage, other) = (rig.path("stage"), rig.path("other"));
+    let xfs = mount("xfs", Mode::SingleNodeWriter);
+    rig.create(&wanted("tree", 320 * MIB)).unwrap();
+    rig.stage("tree", &stage, &xfs).unwrap();
+    fs::write(stage.join("file"), "kept").unwrap();
+    run("sync", &["-f", stage.to_str().unwrap()]);
+    let volume_content_source = from_volume("tree");
+    let clone = csi::CreateVolumeRequest { volume_content_source, ..wanted("more", 512 * MIB) };
+    rig.create(&clone).unwrap();
+    rig.stage("more", &other, &xfs).unwrap();
+    assert_eq!(fs::read(other.join("file")).unwrap(), b"kept");
+    let size = run("stat", &["-f", "-c", "%b %S", other.to_str().unwrap()]);
+    let size: Vec<i64> = size.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    assert!(size[0] * size[1] > 400 * MIB, "{size:?}");
+    rig.unstage("more", &other);
+    rig.unstage("tree", &stage);
+}
+
 #[test]
 fn what_is_staged_is_there_again_and_grows() {
     if !is_root() {
@@ -233,23 +253,7 @@ fn what_is_staged_is_there_again_and_grows() {
     rig.stage("pg", &stage, &mount("ext4", Mode::SingleNodeWriter)).unwrap();
     assert_eq!(fs::read(stage.join("file")).unwrap(), b"kept");
     rig.unstage("pg", &stage);
-    // A larger clone has the room, and is mounted beside its origin.
-    let other = rig.path("other");
-    let xfs = mount("xfs", Mode::SingleNodeWriter);
-    rig.create(&wanted("tree", 320 * MIB)).unwrap();
-    rig.stage("tree", &stage, &xfs).unwrap();
-    fs::write(stage.join("file"), "kept").unwrap();
-    run("sync", &["-f", stage.to_str().unwrap()]);
-    let volume_content_source = from_volume("tree");
-    let clone = csi::CreateVolumeRequest { volume_content_source, ..wanted("more", 512 * MIB) };
-    rig.create(&clone).unwrap();
-    rig.stage("more", &other, &xfs).unwrap();
-    assert_eq!(fs::read(other.join("file")).unwrap(), b"kept");
-    let size = run("stat", &["-f", "-c", "%b %S", other.to_str().unwrap()]);
-    let size: Vec<i64> = size.split_whitespace().map(|word| word.parse().unwrap()).collect();
-    assert!(size[0] * size[1] > 400 * MIB, "{size:?}");
-    rig.unstage("more", &other);
-    rig.unstage("tree", &stage);
+    a_larger_clone_has_the_room(&rig);
     // As a disk.
     rig.create(&wanted("raw", 8 * MIB)).unwrap();
     let disk = rig.path("disk");

@@ -6,8 +6,8 @@ use crate::bytes::{byte, le16, le32, le64};
 use crate::error::{Error, Result};
 use crate::tree::PIECES_MAX;
 
+use super::base::{NUMBER, units};
 use super::shape::Shape;
-use super::{NUMBER, units};
 
 /// Records that one file is spread over, at most.
 const RECORDS_MAX: usize = 4096;

@@ -7,10 +7,11 @@ use crate::error::{Error, Result};
 use crate::source::Source;
 use crate::tree::ENTRIES_MAX;
 
+use super::attribute::Attribute;
+use super::base::{NAMES, kind, units};
 use super::record::join;
 use super::shape::Shape;
 use super::stream::Stream;
-use super::{File, NAMES, kind, units};
 
 /// Of an entry, before its name.
 const ENTRY_BYTES: usize = 16;
@@ -35,17 +36,17 @@ fn damaged(what: &str) -> Error {
 pub fn each(
     disk: &dyn Source,
     shape: &Shape,
-    file: &File,
+    attributes: &[Attribute],
     call: &mut dyn FnMut(u64, Name) -> Result<()>,
 ) -> Result<()> {
-    let root = Stream::find(shape, &file.attributes, kind::INDEX_ROOT, NAMES)?;
+    let root = Stream::find(shape, attributes, kind::INDEX_ROOT, NAMES)?;
     let root = root.ok_or_else(|| damaged("has no names"))?.all(disk, shape)?;
     let block_bytes = u64::from(le32(&root, 8));
     if !block_bytes.is_power_of_two() || !(512..=64 << 10).contains(&block_bytes) {
         return Err(damaged("has blocks of an odd length"));
     }
     let step = if shape.cluster_bytes <= block_bytes { shape.cluster_bytes } else { SMALL_BYTES };
-    let blocks = Stream::find(shape, &file.attributes, kind::INDEX, NAMES)?;
+    let blocks = Stream::find(shape, attributes, kind::INDEX, NAMES)?;
     let mut waiting = Vec::new();
     let mut seen = BTreeSet::new();
     entries(&root, 16, call, &mut waiting)?;

@@ -2,12 +2,10 @@
 
 use crate::bytes::{le16, le32, le64};
 use crate::error::{Error, Result};
-use crate::source::Source;
 
 use super::attribute::{self, Attribute};
+use super::base::{NUMBER, NUMBER_BITS};
 use super::shape::Shape;
-use super::stream::Stream;
-use super::{NUMBER, NUMBER_BITS};
 
 /// What of a block carries a mark at its end, in bytes.
 const STRIDE: usize = 512;
@@ -48,18 +46,6 @@ pub fn join(block: &mut [u8]) -> Result<()> {
 }
 
 impl Record {
-    /// Reads the record of a number; there is none where no file has it.
-    pub fn read(disk: &dyn Source, shape: &Shape, records: &Stream, number: u64) -> Result<Record> {
-        let none = || Error::not_found(format!("NTFS: there is no file {number}"));
-        let at = number.checked_mul(shape.record_bytes).ok_or_else(none)?;
-        let mut bytes = vec![0; shape.record_bytes as usize];
-        if records.read(disk, shape, at, &mut bytes)? < bytes.len() {
-            return Err(none());
-        }
-        let place = records.place(at).ok_or_else(none)?;
-        Record::parse(bytes, number, place)?.ok_or_else(none)
-    }
-
     /// None where no file has it.
     pub fn parse(mut bytes: Vec<u8>, number: u64, place: u64) -> Result<Option<Record>> {
         // Those that were never given out may be anything else.

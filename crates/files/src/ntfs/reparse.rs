@@ -3,7 +3,7 @@
 use crate::bytes::{le16, le32};
 use crate::error::{Error, Result};
 
-use super::{text, units};
+use super::base::{text, units};
 
 const JUNCTION: u32 = 0xA000_0003;
 const SYMLINK: u32 = 0xA000_000C;

@@ -6,8 +6,8 @@ use crate::source::Source;
 use crate::tree::{PIECES_MAX, Piece};
 
 use super::attribute::{self, Attribute, Body, Run};
+use super::base::kind;
 use super::compression;
-use super::kind;
 use super::record::Record;
 use super::shape::Shape;
 
@@ -73,7 +73,7 @@ impl Stream {
         let list = list.map_or(Ok(Vec::new()), |list| list.all(disk, shape))?;
         // Each further record lies in what is known by those before it.
         for number in attribute::records_of(&list, 0, is_entry_of_data)? {
-            let other = Record::read(disk, shape, &known, number)?;
+            let other = known.record(disk, shape, number)?;
             if other.base != record.reference() {
                 return Err(none());
             }
@@ -157,6 +157,19 @@ impl Stream {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Reads the record of a number from the file of records, which this is; there is none where no
+    /// file has it.
+    pub fn record(&self, disk: &dyn Source, shape: &Shape, number: u64) -> Result<Record> {
+        let none = || Error::not_found(format!("NTFS: there is no file {number}"));
+        let at = number.checked_mul(shape.record_bytes).ok_or_else(none)?;
+        let mut bytes = vec![0; shape.record_bytes as usize];
+        if self.read(disk, shape, at, &mut bytes)? < bytes.len() {
+            return Err(none());
+        }
+        let place = self.place(at).ok_or_else(none)?;
+        Record::parse(bytes, number, place)?.ok_or_else(none)
     }
 
     pub fn is_refused(&self) -> bool {
