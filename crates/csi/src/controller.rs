@@ -225,9 +225,13 @@ impl Controller {
         let origin = self.origin(request.volume_content_source, at)?;
         if let Some(there) = api::found(self.client.volume(&name)).map_err(refused)? {
             let of = there.cloned_from.as_ref().map(|of| &of.volume);
-            let is_it = (range.0..=range.1).contains(&there.size)
-                && of == origin.as_ref().map(|origin| &origin.volume);
-            if !is_it {
+            let is_of_it = of == origin.as_ref().map(|origin| &origin.volume);
+            // A clone that was made and not yet grown, as a controller that was killed leaves it.
+            if is_of_it && origin.is_some() && self.published(&name)?.is_none() {
+                let grown = self.grown(there, range)?;
+                return self.created(grown, origin);
+            }
+            if !is_of_it || !(range.0..=range.1).contains(&there.size) {
                 let text = format!("{name} is there, and is another than what is asked for");
                 return Err(Status::already_exists(text));
             }
@@ -249,21 +253,21 @@ impl Controller {
         let at = Some(origin.moment.clone());
         let body = CreateClone { name: name.to_owned(), at, ..CreateClone::default() };
         let made = self.client.create_clone(&origin.volume, &body).map_err(refused)?;
-        let size = rounded((range.0.max(made.size), range.1));
-        let grown = match size {
-            Ok(size) if size > made.size => {
-                let size = Some(SizeInput(Size(size)));
-                let change = ChangeVolume { size, ..ChangeVolume::default() };
-                self.client.change_volume(name, &change, false).map_err(refused)
-            }
-            Ok(_) => return Ok(made),
-            Err(status) => Err(status),
-        };
-        grown.inspect_err(|_| {
+        self.grown(made, range).inspect_err(|_| {
             // What is not as large as was asked for is nothing that was made.
             let query = DeleteQuery { now: true, ..DeleteQuery::default() };
             let _ = self.client.remove_volume(name, &query);
         })
+    }
+
+    /// The volume, at least as large as a range wants it.
+    fn grown(&self, volume: Volume, range: (u64, u64)) -> Result<Volume, Status> {
+        let size = rounded((range.0.max(volume.size), range.1))?;
+        if size == volume.size {
+            return Ok(volume);
+        }
+        let change = ChangeVolume { size: Some(SizeInput(Size(size))), ..ChangeVolume::default() };
+        self.client.change_volume(&volume.name, &change, false).map_err(refused)
     }
 
     /// Answers with a volume that is there, which nobody may log in to yet.
@@ -446,13 +450,10 @@ impl Controller {
         if volume.size > most {
             return Err(Status::out_of_range("it is larger than the limit"));
         }
-        let mut size = volume.size;
-        if least > size {
-            size = rounded((least, most))?;
-            let change =
-                ChangeVolume { size: Some(SizeInput(Size(size))), ..ChangeVolume::default() };
-            size = self.client.change_volume(&volume.name, &change, false).map_err(refused)?.size;
-        }
+        let size = match least > volume.size {
+            true => self.grown(volume, (least, most))?.size,
+            false => volume.size,
+        };
         Ok(proto::ControllerExpandVolumeResponse {
             capacity_bytes: size.try_into().unwrap_or(i64::MAX),
             node_expansion_required: true,

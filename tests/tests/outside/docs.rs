@@ -56,6 +56,7 @@ pages! {
     what_the_page_of_the_api_shows_is_so: "docs/http.md",
     what_the_page_of_packages_shows_is_so: "docs/install.md",
     what_the_page_of_iscsi_shows_is_so: "docs/iscsi.md",
+    what_the_page_of_kubernetes_shows_is_so: "docs/kubernetes.md",
     what_the_page_of_nfs_shows_is_so: "docs/nfs.md",
     what_the_page_of_relays_shows_is_so: "docs/intercept.md",
     what_the_page_of_the_laboratory_shows_is_so: "docs/lab.md",

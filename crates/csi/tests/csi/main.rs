@@ -66,6 +66,9 @@ fn a_volume_is_made_once_and_begins_with_any_moment_of_another() {
     // The same again is what is there; of another origin it is another.
     assert_eq!(clone("then", &seq, 16 * MIB).unwrap().volume_id, "then");
     assert_eq!(rig.create(&wanted("then", 16 * MIB)).unwrap_err().code(), Code::AlreadyExists);
+    // A controller that was killed before it had made its clone larger.
+    rig.hindsight(&["clone", &format!("pg@{seq}"), "half"]);
+    assert_eq!(clone("half", &seq, 16 * MIB).unwrap().capacity_bytes, 16 * MIB);
     // From before it was made; nothing stays of what was refused.
     for (name, at, bytes, code) in [
         ("x", "-5min", MIB, Code::InvalidArgument),
