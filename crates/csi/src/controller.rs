@@ -226,16 +226,21 @@ impl Controller {
         if let Some(there) = api::found(self.client.volume(&name)).map_err(refused)? {
             let of = there.cloned_from.as_ref().map(|of| &of.volume);
             let is_of_it = of == origin.as_ref().map(|origin| &origin.volume);
-            // A clone that was made and not yet grown, as a controller that was killed leaves it.
-            if is_of_it && origin.is_some() && self.published(&name)?.is_none() {
+            if let (true, Some(origin)) = (is_of_it, &origin)
+                && self.is_half_made(&there, origin, range)?
+            {
                 let grown = self.grown(there, range)?;
-                return self.created(grown, origin);
+                self.allow(&name, Vec::new())?;
+                return self.created(grown, Some(origin));
             }
             if !is_of_it || !(range.0..=range.1).contains(&there.size) {
                 let text = format!("{name} is there, and is another than what is asked for");
                 return Err(Status::already_exists(text));
             }
-            return self.created(there, origin);
+            if self.published(&name)?.is_none() {
+                self.allow(&name, Vec::new())?;
+            }
+            return self.created(there, origin.as_ref());
         }
         let made = match &origin {
             None => {
@@ -245,7 +250,23 @@ impl Controller {
             }
             Some(origin) => self.clone_of(&name, origin, range)?,
         };
-        self.created(made, origin)
+        // A clone lets in who may have its origin.
+        self.allow(&name, Vec::new())?;
+        self.created(made, origin.as_ref())
+    }
+
+    /// Whether a clone is as a controller left it that was killed while it made it: not as large as
+    /// it should be, or open to those of its origin, and nobody has it.
+    fn is_half_made(
+        &self,
+        there: &Volume,
+        origin: &Origin,
+        range: (u64, u64),
+    ) -> Result<bool, Status> {
+        let nodes = self.published(&there.name)?.unwrap_or_default();
+        let is_open = !nodes.is_empty() && self.published(&origin.volume)? == Some(nodes.clone());
+        let is_small = nodes.is_empty() && there.size < range.0;
+        Ok(there.clients == 0 && (is_open || is_small))
     }
 
     /// A clone, at least as large as its origin.
@@ -270,17 +291,14 @@ impl Controller {
         self.client.change_volume(&volume.name, &change, false).map_err(refused)
     }
 
-    /// Answers with a volume that is there, which nobody may log in to yet.
+    /// Answers with a volume that is there.
     fn created(
         &self,
         volume: Volume,
-        origin: Option<Origin>,
+        origin: Option<&Origin>,
     ) -> Result<proto::CreateVolumeResponse, Status> {
-        if self.published(&volume.name)?.is_none() {
-            self.allow(&volume.name, Vec::new())?;
-        }
         let mut answer = volume_of(&volume);
-        answer.content_source = origin.map(|origin| origin.source);
+        answer.content_source = origin.map(|origin| origin.source.clone());
         Ok(proto::CreateVolumeResponse { volume: Some(answer) })
     }
 

@@ -192,6 +192,16 @@ fn a_volume_is_published_to_one_machine_and_lets_no_other_in() {
     assert!(!login(two));
     publish(one, Mode::SingleNodeWriter).unwrap();
     assert!(login(one));
+    // A clone of what is published is published nowhere; also one that was left as it was made.
+    rig.hindsight(&["clone", "pg", "left"]);
+    for name in ["clone", "left"] {
+        let volume_content_source = from_volume("pg");
+        let clone = csi::CreateVolumeRequest { volume_content_source, ..wanted(name, MIB) };
+        let made = rig.create(&clone).unwrap();
+        let url = format!("iscsi://127.0.0.1:{}/{}/0", rig.iscsi, made.volume_context["iscsiName"]);
+        let login = Command::new("iscsi-inq").args(["-i", one, &url]).output().unwrap();
+        assert!(!login.status.success(), "{name}: {login:?}");
+    }
 }
 
 /// And is mounted beside its origin.
