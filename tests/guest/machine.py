@@ -22,7 +22,7 @@ KINDS += ["csi-iscsi", "csi-nbd"] if SANITY else []
 SCRIPTS = ["init", "tests", "steps", "disks", "nbd", "iscsi", "nfs", "lvm", "csi"]
 TOOLS = ["sync", "mkfs.ext4", "e2fsck", "mkfs.xfs", "xfs_repair", "fstrim", "blkdiscard", "nbd-client",
          "iscsid", "iscsiadm", "ip", "lvm"]
-CSI_TOOLS = ["mount", "umount", "findmnt", "blkid", "resize2fs", "xfs_growfs"]
+CSI_TOOLS = ["mount", "blockdev", "umount", "findmnt", "blkid", "resize2fs", "xfs_growfs"]
 MODULES = ["virtio_pci", "virtio_net", "crc32c_generic", "ext4", "xfs", "nbd", "iscsi_tcp", "sd_mod",
            "dm_multipath", "dm_service_time", "scsi_dh_alua", "nfsv3"]
 TIMEOUT_S = 600

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -42,11 +43,17 @@ pub struct Attached {
     pub data: String,
     /// The name of its target, or export.
     pub name: String,
-    /// The disk.
+    /// The disk; none yet while it is being attached.
     pub device: PathBuf,
+    /// By which the kernel tells this attachment of the disk from others.
+    #[serde(default)]
+    pub mark: String,
     /// Where it is shown to those that use it.
     #[serde(default)]
     pub published: BTreeSet<PathBuf>,
+    /// A file system is being made on it, which was blank.
+    #[serde(default)]
+    pub is_new: bool,
 }
 
 fn failed(what: &Path, error: &std::io::Error) -> Status {
@@ -84,29 +91,57 @@ impl Attach {
         self == Attach::Iscsi
     }
 
-    /// Attaches a volume: by the name of its target, or of its export. `folder` is its own.
-    pub fn attach(self, data: &str, name: &str, folder: &Path) -> Result<Attached, Status> {
-        let device = match self {
-            Attach::Iscsi => iscsi(data, name)?,
-            Attach::Nbd => nbd(data, name)?,
-            Attach::Nbdfuse => nbdfuse(data, name, folder)?,
-        };
+    /// A volume that is to be attached: by the name of its target, or of its export.
+    pub fn of(self, data: &str, name: &str) -> Attached {
+        let (device, mark) = (PathBuf::new(), String::new());
         let (data, name, published) = (data.to_owned(), name.to_owned(), BTreeSet::new());
-        Ok(Attached { attach: self, data, name, device, published })
+        Attached { attach: self, data, name, device, mark, published, is_new: false }
+    }
+
+    /// What the kernel says of the attachment that a disk is now; none if it is none.
+    fn mark(self, device: &Path) -> Option<String> {
+        let name = device.file_name()?;
+        let of =
+            |file: &str| fs::read_to_string(Path::new("/sys/block").join(name).join(file)).ok();
+        // Numbers of processes come again after a start of the machine.
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        match self {
+            Attach::Iscsi => Some(String::new()),
+            Attach::Nbd => Some(format!("{} {}", boot.trim(), of("pid")?.trim())),
+            Attach::Nbdfuse => Some(format!("{} {}", boot.trim(), of("loop/backing_file")?.trim())),
+        }
     }
 }
 
 impl Attached {
-    /// Whether it is still so: not after the machine was started again.
+    /// Attaches it. `folder` is its own.
+    pub fn attach(&mut self, folder: &Path) -> Result<(), Status> {
+        self.device = match self.attach {
+            Attach::Iscsi => iscsi(&self.data, &self.name)?,
+            Attach::Nbd => nbd(&self.data, &self.name)?,
+            Attach::Nbdfuse => nbdfuse(&self.data, &self.name, folder)?,
+        };
+        let gone = || Status::unavailable(format!("{} went away", self.device.display()));
+        self.mark = self.attach.mark(&self.device).ok_or_else(gone)?;
+        Ok(())
+    }
+
+    /// Whether it is still so, and the disk is no other volume's by now: not after the machine was
+    /// started again.
     pub fn is_there(&self) -> bool {
         match self.attach {
             Attach::Iscsi => disk_of(&self.name).as_ref() == Some(&self.device),
-            Attach::Nbd => is_taken(&self.device),
-            Attach::Nbdfuse => {
-                let name = self.device.file_name().unwrap_or_default();
-                Path::new("/sys/block").join(name).join("loop/backing_file").exists()
-            }
+            attach => attach.mark(&self.device).as_ref() == Some(&self.mark),
         }
+    }
+
+    /// Fails unless it is.
+    pub fn check(&self) -> Result<(), Status> {
+        if self.is_there() {
+            return Ok(());
+        }
+        let text = format!("{} is not attached any more: stage it again", self.name);
+        Err(Status::failed_precondition(text))
     }
 
     /// Takes it away.
@@ -125,7 +160,7 @@ impl Attached {
                 }
                 Ok(())
             }
-            Attach::Nbd if is_taken(&self.device) => run("nbd-client", &["-d", device]).map(drop),
+            Attach::Nbd if self.is_there() => run("nbd-client", &["-d", device]).map(drop),
             Attach::Nbd => Ok(()),
             Attach::Nbdfuse => {
                 if self.is_there() {
@@ -186,6 +221,9 @@ fn is_taken(device: &Path) -> bool {
 }
 
 fn nbd(data: &str, export: &str) -> Result<PathBuf, Status> {
+    // A device that is free is taken before another call looks.
+    static LOOK: Mutex<()> = Mutex::new(());
+    let _look = LOOK.lock().map_err(|_| Status::internal("a look for a device failed"))?;
     let (host, port) = data.rsplit_once(':').unwrap_or((data, "10809"));
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let is_disk = |path: &PathBuf| {

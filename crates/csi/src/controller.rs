@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use api::{
     ChangeTarget, ChangeVolume, Client, ClientError, CreateClone, CreateVolume, DeleteQuery,
-    ProblemKind, SizeInput, SpanInput, Volume,
+    IscsiTarget, ProblemKind, SizeInput, SpanInput, Volume,
 };
 use tonic::Status;
 use units::Size;
@@ -24,6 +24,7 @@ use crate::proto::v1::controller_service_capability::{self, rpc};
 use crate::proto::v1::list_volumes_response;
 use crate::proto::v1::validate_volume_capabilities_response::Confirmed;
 use crate::proto::v1::volume_content_source::Type as Source;
+use crate::turns::Turns;
 
 /// A name that no initiator has: alone in a list it lets nobody in.
 const NOBODY: &str = "iqn.2026-11.csi.hindsight:nobody";
@@ -39,6 +40,8 @@ pub const OF_THE_CALLER: &str = "csi.storage.k8s.io/";
 /// What asks the server.
 pub struct Controller {
     pub client: Client,
+    /// Names of volumes and snapshots that a call is about.
+    pub turns: Turns,
 }
 
 /// The calls of Controller.
@@ -126,6 +129,8 @@ fn rounded((least, most): (u64, u64)) -> Result<u64, Status> {
 struct Origin {
     volume: String,
     moment: String,
+    /// Of a snapshot, which is one moment; that of a volume is another each time.
+    seq: Option<u64>,
     source: proto::VolumeContentSource,
 }
 
@@ -162,7 +167,7 @@ fn settings(parameters: &BTreeMap<String, String>) -> Result<Settings, Status> {
 impl Controller {
     /// One that asks by a client.
     pub fn new(client: Client) -> Controller {
-        Controller { client }
+        Controller { client, turns: Turns::default() }
     }
 
     /// Whether the server answers.
@@ -176,7 +181,10 @@ impl Controller {
         if units::VolumeName::check(name).is_err() {
             return Err(none());
         }
-        api::found(self.client.volume(name)).map_err(refused)?.ok_or_else(none)
+        let found = api::found(self.client.volume(name)).map_err(refused)?;
+        // What is none of the interface's volumes is not there.
+        let is_one = |volume: &Volume| !volume.share && volume.scratch_until.is_none();
+        found.filter(is_one).ok_or_else(none)
     }
 
     fn origin(
@@ -192,21 +200,21 @@ impl Controller {
                 }
             };
         };
-        let (volume, moment) = match source.r#type.clone() {
+        let (volume, moment, seq) = match source.r#type.clone() {
             Some(Source::Snapshot(snapshot)) => {
                 let none = || Status::not_found(format!("there is no {}", snapshot.snapshot_id));
                 let (volume, number) = names::parts_of(&snapshot.snapshot_id).ok_or_else(none)?;
                 let version = api::found(self.client.version(volume, number)).map_err(refused)?;
-                version.ok_or_else(none)?;
-                (volume.to_owned(), format!("v:{number}"))
+                let seq = version.ok_or_else(none)?.seq;
+                (volume.to_owned(), format!("v:{number}"), Some(seq))
             }
             Some(Source::Volume(volume)) => {
                 let found = self.volume(&volume.volume_id)?;
-                (found.name, at.unwrap_or_else(|| "latest".to_owned()))
+                (found.name, at.unwrap_or_else(|| "latest".to_owned()), None)
             }
             None => return Err(Status::invalid_argument("the source is lacking")),
         };
-        Ok(Some(Origin { volume, moment, source }))
+        Ok(Some(Origin { volume, moment, seq, source }))
     }
 
     fn create(
@@ -222,37 +230,76 @@ impl Controller {
         }
         let range = size_of(request.capacity_range)?;
         let Settings { mut body, at } = settings(&request.parameters)?;
+        let _turn = self.turns.take(&name)?;
         let origin = self.origin(request.volume_content_source, at)?;
         if let Some(there) = api::found(self.client.volume(&name)).map_err(refused)? {
-            let of = there.cloned_from.as_ref().map(|of| &of.volume);
-            let is_of_it = of == origin.as_ref().map(|origin| &origin.volume);
-            if let (true, Some(origin)) = (is_of_it, &origin)
-                && self.is_half_made(&there, origin, range)?
-            {
-                let grown = self.grown(there, range)?;
-                self.allow(&name, Vec::new())?;
-                return self.created(grown, Some(origin));
-            }
-            if !is_of_it || !(range.0..=range.1).contains(&there.size) {
-                let text = format!("{name} is there, and is another than what is asked for");
-                return Err(Status::already_exists(text));
-            }
-            if self.published(&name)?.is_none() {
-                self.allow(&name, Vec::new())?;
-            }
-            return self.created(there, origin.as_ref());
+            return self.found(there, origin.as_ref(), (body, range));
         }
+        body.name.clone_from(&name);
         let made = match &origin {
             None => {
-                body.name.clone_from(&name);
                 body.size = SizeInput(Size(rounded(range)?));
                 self.client.create_volume(&body).map_err(refused)?
             }
-            Some(origin) => self.clone_of(&name, origin, range)?,
+            Some(origin) => {
+                let at = Some(origin.moment.clone());
+                let clone = CreateClone { name: name.clone(), at, ..CreateClone::default() };
+                let made = self.client.create_clone(&origin.volume, &clone).map_err(refused)?;
+                self.dressed(made, &body, range).inspect_err(|status| {
+                    // What is not what was asked for is nothing that was made. An answer that did
+                    // not come says nothing.
+                    if status.code() != tonic::Code::Unavailable {
+                        let _ = self.client.remove_volume(&name, &DeleteQuery::default());
+                    }
+                })?
+            }
         };
         // A clone lets in who may have its origin.
         self.allow(&name, Vec::new())?;
         self.created(made, origin.as_ref())
+    }
+
+    /// Answers with a volume that is there, if it is what is asked for.
+    fn found(
+        &self,
+        there: Volume,
+        origin: Option<&Origin>,
+        (body, range): (CreateVolume, (u64, u64)),
+    ) -> Result<proto::CreateVolumeResponse, Status> {
+        let name = there.name.clone();
+        let another = || {
+            let text = format!("{name} is there, and is another than what is asked for");
+            Err(Status::already_exists(text))
+        };
+        let of = there.cloned_from.as_ref();
+        let is_of_it = match (of, origin) {
+            (None, None) => true,
+            (Some(of), Some(origin)) => {
+                of.volume == origin.volume && origin.seq.is_none_or(|seq| seq == of.seq)
+            }
+            _ => false,
+        };
+        if there.share || there.scratch_until.is_some() || !is_of_it {
+            return another();
+        }
+        if let Some(origin) = origin
+            && self.is_half_made(&there, origin, range)?
+        {
+            let made = self.dressed(there, &body, range)?;
+            self.allow(&name, Vec::new())?;
+            return self.created(made, Some(origin));
+        }
+        if !(range.0..=range.1).contains(&there.size) {
+            return another();
+        }
+        if self.published(&name)?.is_none() {
+            // Somebody else's, unless it is as new.
+            if there.live_bytes + there.history_bytes > 0 || there.clients > 0 {
+                return another();
+            }
+            self.allow(&name, Vec::new())?;
+        }
+        self.created(there, origin)
     }
 
     /// Whether a clone is as a controller left it that was killed while it made it: not as large as
@@ -269,25 +316,26 @@ impl Controller {
         Ok(there.clients == 0 && (is_open || is_small))
     }
 
-    /// A clone, at least as large as its origin.
-    fn clone_of(&self, name: &str, origin: &Origin, range: (u64, u64)) -> Result<Volume, Status> {
-        let at = Some(origin.moment.clone());
-        let body = CreateClone { name: name.to_owned(), at, ..CreateClone::default() };
-        let made = self.client.create_clone(&origin.volume, &body).map_err(refused)?;
-        self.grown(made, range).inspect_err(|_| {
-            // What is not as large as was asked for is nothing that was made.
-            let query = DeleteQuery { now: true, ..DeleteQuery::default() };
-            let _ = self.client.remove_volume(name, &query);
-        })
-    }
-
-    /// The volume, at least as large as a range wants it.
-    fn grown(&self, volume: Volume, range: (u64, u64)) -> Result<Volume, Status> {
+    /// A clone with the settings of its class, and at least as large as a range wants it.
+    fn dressed(
+        &self,
+        volume: Volume,
+        body: &CreateVolume,
+        range: (u64, u64),
+    ) -> Result<Volume, Status> {
         let size = rounded((range.0.max(volume.size), range.1))?;
-        if size == volume.size {
+        let change = ChangeVolume {
+            size: (size > volume.size).then_some(SizeInput(Size(size))),
+            architecture: body.architecture.clone(),
+            granularity: body.granularity,
+            window: body.window,
+            history_limit: body.history_limit.map(Some),
+            encoding: body.encoding.clone(),
+            ..ChangeVolume::default()
+        };
+        if change == ChangeVolume::default() {
             return Ok(volume);
         }
-        let change = ChangeVolume { size: Some(SizeInput(Size(size))), ..ChangeVolume::default() };
         self.client.change_volume(&volume.name, &change, false).map_err(refused)
     }
 
@@ -311,30 +359,29 @@ impl Controller {
             Err(status) if status.code() == tonic::Code::NotFound => return done,
             volume => volume?,
         };
-        if volume.clients > 0 {
-            return Err(Status::failed_precondition("it is attached"));
+        let _turn = self.turns.take(&volume.name)?;
+        if let Some(node) = self.published(&volume.name)?.unwrap_or_default().first() {
+            return Err(Status::failed_precondition(format!("it is published to {node}")));
         }
-        let snapshots = self.snapshots_of(&volume.name)?;
-        if let Some((version, _)) = snapshots.first() {
-            let id = names::snapshot_id(&volume.name, version.number);
-            return Err(Status::failed_precondition(format!("it has snapshots, such as {id}")));
-        }
-        // Versions that a schedule made go to the trash with it, and come back with it.
-        let query = DeleteQuery { force: true, ..DeleteQuery::default() };
-        let removed = api::found(self.client.remove_volume(&volume.name, &query));
+        // With versions, pinned marks or clients, also of its past, the server says no.
+        let removed = api::found(self.client.remove_volume(&volume.name, &DeleteQuery::default()));
         removed.map_err(refused).and(done)
+    }
+
+    fn target(&self, volume: &str) -> Result<IscsiTarget, Status> {
+        let targets = self.client.targets().map_err(refused)?;
+        let target = targets.into_iter().find(|target| target.volume == volume);
+        target.ok_or_else(|| {
+            let text = "the server tells no target of it, which says who may have it: serve iSCSI \
+                        (on loopback is enough), and let names be shorter than 120 bytes";
+            Status::failed_precondition(text)
+        })
     }
 
     /// The nodes that a volume is published to; none where anybody may have it, which is so until
     /// we say otherwise.
     fn published(&self, volume: &str) -> Result<Option<Vec<String>>, Status> {
-        let targets = self.client.targets().map_err(refused)?;
-        let target = targets.into_iter().find(|target| target.volume == volume);
-        let allow = target.map(|target| target.access.allow).unwrap_or_default();
-        if allow.is_empty() {
-            return Ok(None);
-        }
-        Ok(Some(allow.into_iter().filter(|node| node != NOBODY).collect()))
+        Ok(nodes_of(self.target(volume)?))
     }
 
     fn allow(&self, volume: &str, mut nodes: Vec<String>) -> Result<(), Status> {
@@ -350,20 +397,38 @@ impl Controller {
         request: proto::ControllerPublishVolumeRequest,
     ) -> Result<proto::ControllerPublishVolumeResponse, Status> {
         let id = needed(&request.volume_id, "the volume's identity")?;
-        let node = needed(&request.node_id, "the node's identity")?;
+        // As logins compare them.
+        let node = needed(&request.node_id, "the node's identity")?.to_ascii_lowercase();
         let wanted = Wanted::of(request.volume_capability.as_ref())?;
         let volume = self.volume(id)?;
-        if !node.starts_with("iqn.") && !node.starts_with("eui.") && !node.starts_with("naa.") {
+        let _turn = self.turns.take(&volume.name)?;
+        if !["iqn.", "eui.", "naa."].iter().any(|start| node.starts_with(start)) {
             return Err(Status::not_found(format!("{node} is no node: no name of an initiator")));
         }
-        let mut nodes = self.published(&volume.name)?.unwrap_or_default();
-        if !nodes.iter().any(|known| known == node) {
-            if let (Some(other), false) = (nodes.first(), wanted.is_shared) {
-                return Err(Status::failed_precondition(format!("it is published to {other}")));
-            }
-            nodes.push(node.to_owned());
-            self.allow(&volume.name, nodes)?;
+        let target = self.target(&volume.name)?;
+        let sessions: Vec<String> =
+            target.sessions.iter().map(|one| one.initiator.clone()).collect();
+        let known = nodes_of(target);
+        let mut nodes = known.clone().unwrap_or_default();
+        if nodes.contains(&node) {
+            return Ok(proto::ControllerPublishVolumeResponse::default());
         }
+        let refuse = |by: &str| {
+            Err(Status::failed_precondition(format!("{by} has it; it is for one machine")))
+        };
+        if !wanted.is_shared {
+            // A machine that it was taken from may still be at it.
+            if let Some(other) = nodes.first().or(sessions.iter().find(|other| **other != node)) {
+                return refuse(other);
+            }
+            if volume.clients > 0 && !sessions.contains(&node) {
+                return refuse("a client");
+            }
+        } else if known.is_none() && volume.clients > 0 {
+            return refuse("somebody who was not told");
+        }
+        nodes.push(node);
+        self.allow(&volume.name, nodes)?;
         Ok(proto::ControllerPublishVolumeResponse::default())
     }
 
@@ -376,9 +441,14 @@ impl Controller {
             Err(status) if status.code() == tonic::Code::NotFound => return done,
             volume => volume?,
         };
-        let node = &request.node_id;
-        let nodes = self.published(&volume.name)?.unwrap_or_default();
-        let left = nodes.into_iter().filter(|known| !node.is_empty() && known != node);
+        let _turn = self.turns.take(&volume.name)?;
+        let node = request.node_id.to_ascii_lowercase();
+        // What we did not publish is not ours to take away.
+        let Some(nodes) = self.published(&volume.name)? else { return done };
+        if nodes.is_empty() || !node.is_empty() && !nodes.contains(&node) {
+            return done;
+        }
+        let left = nodes.into_iter().filter(|known| !node.is_empty() && *known != node);
         self.allow(&volume.name, left.collect()).and(done)
     }
 
@@ -468,8 +538,9 @@ impl Controller {
         if volume.size > most {
             return Err(Status::out_of_range("it is larger than the limit"));
         }
+        let _turn = self.turns.take(&volume.name)?;
         let size = match least > volume.size {
-            true => self.grown(volume, (least, most))?.size,
+            true => self.dressed(volume, &CreateVolume::default(), (least, most))?.size,
             false => volume.size,
         };
         Ok(proto::ControllerExpandVolumeResponse {
@@ -477,6 +548,13 @@ impl Controller {
             node_expansion_required: true,
         })
     }
+}
+
+/// The nodes that a target lets in; none where it lets in everybody.
+fn nodes_of(target: IscsiTarget) -> Option<Vec<String>> {
+    let allow = target.access.allow;
+    let is_told = !allow.is_empty();
+    is_told.then(|| allow.into_iter().filter(|node| node != NOBODY).collect())
 }
 
 fn volume_of(volume: &Volume) -> proto::Volume {

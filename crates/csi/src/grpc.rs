@@ -16,6 +16,9 @@ use tonic::server::Grpc;
 use tonic::{Response, Status};
 use tonic_prost::ProstCodec;
 
+/// Calls under way, at most.
+static CALLS: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(64);
+
 /// The calls of one service.
 pub struct Service<D> {
     name: &'static str,
@@ -43,6 +46,10 @@ impl<D: Send + Sync + 'static> Service<D> {
             let service = tower::service_fn(move |request: tonic::Request<Q>| {
                 let (driver, shown) = (driver.clone(), shown.clone());
                 async move {
+                    // Calls that hang end at some time; until then others are sent away.
+                    let Ok(_place) = CALLS.try_acquire() else {
+                        return Err(Status::unavailable("too many calls are under way"));
+                    };
                     let work = move || answer(&driver, request.into_inner());
                     let answered = tokio::task::spawn_blocking(work).await;
                     let answered = answered.unwrap_or_else(|_| Err(Status::internal("it failed")));

@@ -22,6 +22,7 @@ mod names;
 mod node;
 mod programs;
 mod snapshots;
+mod turns;
 
 use attach::Attach;
 use controller::Controller;

@@ -6,12 +6,11 @@
 //! 3. A blank disk gets a file system. A disk that has one keeps it, or is refused if it is another
 //!    than what is asked for.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tonic::Status;
 
@@ -20,11 +19,12 @@ use crate::capability::{Use, Wanted};
 use crate::controller::ISCSI_NAME;
 use crate::grpc::Service;
 use crate::names::needed;
-use crate::programs::{ended, is_mounted, run, text, unmount};
+use crate::programs::{ended, is_mounted, mounted_at, numbers_of, place_of, run, text, unmount};
 use crate::proto::v1 as proto;
 use crate::proto::v1::VolumeUsage;
 use crate::proto::v1::node_service_capability::{self, rpc};
 use crate::proto::v1::volume_usage::Unit;
+use crate::turns::{Turn, Turns};
 
 /// Where the name of this machine's initiator stands.
 const INITIATOR_FILE: &str = "/etc/iscsi/initiatorname.iscsi";
@@ -38,7 +38,7 @@ pub struct Node {
     name: Option<String>,
     state: PathBuf,
     /// Volumes that a call is about.
-    busy: Mutex<BTreeSet<String>>,
+    turns: Turns,
 }
 
 /// The calls of Node.
@@ -52,20 +52,6 @@ pub fn calls(node: &Arc<Node>) -> Service<Node> {
         .call("NodeExpandVolume", Node::expand)
         .call("NodeGetCapabilities", Node::capabilities)
         .call("NodeGetInfo", Node::info)
-}
-
-/// A call that is about a volume, and is the only one while this is held.
-struct Turn<'a> {
-    node: &'a Node,
-    volume: String,
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        if let Ok(mut busy) = self.node.busy.lock() {
-            busy.remove(&self.volume);
-        }
-    }
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Status {
@@ -82,16 +68,13 @@ impl Node {
     ) -> std::io::Result<Node> {
         fs::create_dir_all(state)?;
         let (data, state) = (data.to_owned(), state.canonicalize()?);
-        Ok(Node { attach, data, name, state, busy: Mutex::default() })
+        Ok(Node { attach, data, name, state, turns: Turns::default() })
     }
 
-    fn turn(&self, volume: &str) -> Result<Turn<'_>, Status> {
-        let volume = needed(volume, "the volume's identity")?.to_owned();
-        let is_first = self.busy.lock().is_ok_and(|mut busy| busy.insert(volume.clone()));
-        if is_first {
-            return Ok(Turn { node: self, volume });
-        }
-        Err(Status::aborted(format!("another call is about {volume}")))
+    /// The turn of a call about a volume, with its name.
+    fn turn<'a>(&'a self, volume: &'a str) -> Result<(&'a str, Turn<'a>), Status> {
+        let volume = needed(volume, "the volume's identity")?;
+        Ok((volume, self.turns.take(volume)?))
     }
 
     /// The folder of a volume, and the file that says how it is attached.
@@ -115,9 +98,8 @@ impl Node {
     }
 
     fn attach(&self, volume: &str, target: Option<&String>) -> Result<Attached, Status> {
-        if let Some(there) = self.attached(volume)?
-            && there.is_there()
-        {
+        let before = self.attached(volume)?;
+        if let Some(there) = before.clone().filter(Attached::is_there) {
             return Ok(there);
         }
         let (folder, _) = self.places(volume)?;
@@ -129,7 +111,11 @@ impl Node {
             }
             _ => volume,
         };
-        let attached = self.attach.attach(&self.data, name, &folder)?;
+        let mut attached = self.attach.of(&self.data, name);
+        attached.is_new = before.is_some_and(|before| before.is_new);
+        // Before it is so: then it can be taken away, whatever comes between.
+        self.note(volume, &attached)?;
+        attached.attach(&folder)?;
         self.note(volume, &attached)?;
         Ok(attached)
     }
@@ -147,28 +133,85 @@ impl Node {
         &self,
         request: proto::NodeStageVolumeRequest,
     ) -> Result<proto::NodeStageVolumeResponse, Status> {
-        let turn = self.turn(&request.volume_id)?;
+        let (volume, _turn) = self.turn(&request.volume_id)?;
         let staging = PathBuf::from(needed(&request.staging_target_path, "the path")?);
         let wanted = Wanted::of(request.volume_capability.as_ref())?;
-        let attached = self.attach(&turn.volume, request.volume_context.get(ISCSI_NAME))?;
-        if let Use::Mount { kind, options } = &wanted.used
-            && !is_mounted(&staging)?
-        {
-            fs::create_dir_all(&staging).map_err(|error| failed(&staging, &error))?;
-            mount(&attached, kind, options, wanted.is_read_only, &staging)?;
+        let mut attached = self.attach(volume, request.volume_context.get(ISCSI_NAME))?;
+        // Of a disk that is only read no journal is replayed either: a file system that was not
+        // left whole is refused. The next user of the device finds what was said of it.
+        let how = if wanted.is_read_only { "--setro" } else { "--setrw" };
+        run("blockdev", &[how, text(&attached.device)?])?;
+        let Use::Mount { kind, options } = &wanted.used else {
+            return Ok(proto::NodeStageVolumeResponse {});
+        };
+        match mounted_at(&staging)? {
+            None => {
+                fs::create_dir_all(&staging).map_err(|error| failed(&staging, &error))?;
+                if self.is_to_be_made(volume, &mut attached, kind, wanted.is_read_only)? {
+                    let force = if kind == "xfs" { "-f" } else { "-F" };
+                    run(&format!("mkfs.{kind}"), &["-q", force, text(&attached.device)?])?;
+                    attached.is_new = false;
+                    self.note(volume, &attached)?;
+                }
+                mount(&attached, kind, options, wanted.is_read_only, &staging)?;
+            }
+            Some(there) if there == numbers_of(&attached.device)? => {}
+            Some(_) => {
+                let text = format!("another disk is mounted at {}", staging.display());
+                return Err(Status::failed_precondition(text));
+            }
+        }
+        if !wanted.is_read_only {
+            grow(&attached.device, &staging)?;
         }
         Ok(proto::NodeStageVolumeResponse {})
+    }
+
+    /// Whether a file system is to be made on a disk: it is blank, or one was being made. Another
+    /// than what is asked for is refused, and so is what is no file system.
+    fn is_to_be_made(
+        &self,
+        volume: &str,
+        attached: &mut Attached,
+        kind: &str,
+        is_read_only: bool,
+    ) -> Result<bool, Status> {
+        let device = text(&attached.device)?;
+        let (code, found, said) = ended("blkid", &["-p", "-o", "value", "-s", "TYPE", device])?;
+        match (code, found.trim()) {
+            (Some(0), found) if found == kind => return Ok(false),
+            // It says so too of a disk that it cannot read: the disk is read below.
+            (Some(0 | BLANK), "") => {}
+            (Some(0), found) => {
+                let text = format!("on the disk is {found}, and {kind} is asked for");
+                return Err(Status::failed_precondition(text));
+            }
+            _ => return Err(Status::internal(format!("blkid of {device}: {said}"))),
+        }
+        if is_read_only {
+            return Err(Status::failed_precondition("there is no file system on the disk"));
+        }
+        if !attached.is_new && !is_blank(&attached.device)? {
+            let text = "on the disk is something that is no file system; it is not written over";
+            return Err(Status::failed_precondition(text));
+        }
+        attached.is_new = true;
+        self.note(volume, attached)?;
+        Ok(true)
     }
 
     fn unstage(
         &self,
         request: proto::NodeUnstageVolumeRequest,
     ) -> Result<proto::NodeUnstageVolumeResponse, Status> {
-        let turn = self.turn(&request.volume_id)?;
+        let (volume, _turn) = self.turn(&request.volume_id)?;
         let staging = PathBuf::from(needed(&request.staging_target_path, "the path")?);
         unmount(&staging)?;
-        if let Some(attached) = self.attached(&turn.volume)? {
-            let (folder, file) = self.places(&turn.volume)?;
+        if let Some(attached) = self.attached(volume)? {
+            let (folder, file) = self.places(volume)?;
+            if let Some(place) = self.use_of(&attached)? {
+                return Err(Status::failed_precondition(format!("{volume} is in use at {place}")));
+            }
             attached.detach(&folder)?;
             let _ = fs::remove_dir(&folder);
             fs::remove_file(&file).map_err(|error| failed(&file, &error))?;
@@ -176,45 +219,65 @@ impl Node {
         Ok(proto::NodeUnstageVolumeResponse {})
     }
 
+    /// Where a volume is still used, if it is.
+    fn use_of(&self, attached: &Attached) -> Result<Option<String>, Status> {
+        if !attached.is_there() {
+            return Ok(None);
+        }
+        for at in &attached.published {
+            if is_mounted(at)? {
+                return Ok(Some(at.display().to_string()));
+            }
+        }
+        place_of(&numbers_of(&attached.device)?)
+    }
+
     fn publish(
         &self,
         request: proto::NodePublishVolumeRequest,
     ) -> Result<proto::NodePublishVolumeResponse, Status> {
-        let turn = self.turn(&request.volume_id)?;
+        let (volume, _turn) = self.turn(&request.volume_id)?;
         let target = PathBuf::from(needed(&request.target_path, "the path")?);
         let wanted = Wanted::of(request.volume_capability.as_ref())?;
         let staging = needed(&request.staging_target_path, "the path where it is staged");
         let staging = staging.map_err(|status| Status::failed_precondition(status.message()))?;
-        let none = || Status::failed_precondition(format!("{} is not staged", turn.volume));
-        let mut attached = self.attached(&turn.volume)?.ok_or_else(none)?;
-        if is_mounted(&target)? {
-            return Ok(proto::NodePublishVolumeResponse {});
+        let none = || Status::failed_precondition(format!("{volume} is not staged"));
+        let mut attached = self.attached(volume)?.ok_or_else(none)?;
+        attached.check()?;
+        for other in attached.published.iter().filter(|other| **other != target) {
+            if wanted.is_single && is_mounted(other)? {
+                let text = format!("{volume} is at {}", other.display());
+                return Err(Status::failed_precondition(text));
+            }
         }
-        let other = attached.published.iter().find(|other| **other != target);
-        if let (true, Some(other)) = (wanted.is_single, other) {
-            let text = format!("{} is at {}", turn.volume, other.display());
-            return Err(Status::failed_precondition(text));
+        if request.readonly && !wanted.is_read_only && wanted.used == Use::Block {
+            let text =
+                "a disk that may be written to is not shown read-only: ask for a reader's mode";
+            return Err(Status::invalid_argument(text));
         }
         // Noted before it is so: what is noted and is not there does no harm.
         attached.published.insert(target.clone());
-        self.note(&turn.volume, &attached)?;
-        let from = match &wanted.used {
-            Use::Block => {
-                let parent = target.parent().unwrap_or(&target);
-                fs::create_dir_all(parent).map_err(|error| failed(parent, &error))?;
-                let made = fs::OpenOptions::new().create(true).append(true).open(&target);
-                made.map_err(|error| failed(&target, &error))?;
-                attached.device
-            }
-            Use::Mount { .. } => {
-                if !is_mounted(Path::new(staging))? {
-                    return Err(none());
+        self.note(volume, &attached)?;
+        if !is_mounted(&target)? {
+            let from = match &wanted.used {
+                Use::Block => {
+                    let parent = target.parent().unwrap_or(&target);
+                    fs::create_dir_all(parent).map_err(|error| failed(parent, &error))?;
+                    let made = fs::OpenOptions::new().create(true).append(true).open(&target);
+                    made.map_err(|error| failed(&target, &error))?;
+                    attached.device
                 }
-                fs::create_dir_all(&target).map_err(|error| failed(&target, &error))?;
-                PathBuf::from(staging)
-            }
-        };
-        run("mount", &["--bind", text(&from)?, text(&target)?])?;
+                Use::Mount { .. } => {
+                    let there = mounted_at(Path::new(staging))?;
+                    if there != Some(numbers_of(&attached.device)?) {
+                        return Err(none());
+                    }
+                    fs::create_dir_all(&target).map_err(|error| failed(&target, &error))?;
+                    PathBuf::from(staging)
+                }
+            };
+            run("mount", &["--bind", text(&from)?, text(&target)?])?;
+        }
         if request.readonly || wanted.is_read_only {
             let made = run("mount", &["-o", "remount,bind,ro", text(&target)?]);
             made.or_else(|status| unmount(&target).and(Err(status)))?;
@@ -226,7 +289,7 @@ impl Node {
         &self,
         request: proto::NodeUnpublishVolumeRequest,
     ) -> Result<proto::NodeUnpublishVolumeResponse, Status> {
-        let turn = self.turn(&request.volume_id)?;
+        let (volume, _turn) = self.turn(&request.volume_id)?;
         let target = PathBuf::from(needed(&request.target_path, "the path")?);
         unmount(&target)?;
         let removed = match fs::symlink_metadata(&target) {
@@ -236,9 +299,9 @@ impl Node {
             Err(error) => Err(error),
         };
         removed.map_err(|error| failed(&target, &error))?;
-        if let Some(mut attached) = self.attached(&turn.volume)? {
+        if let Some(mut attached) = self.attached(volume)? {
             attached.published.remove(&target);
-            self.note(&turn.volume, &attached)?;
+            self.note(volume, &attached)?;
         }
         Ok(proto::NodeUnpublishVolumeResponse {})
     }
@@ -247,10 +310,10 @@ impl Node {
         &self,
         request: proto::NodeGetVolumeStatsRequest,
     ) -> Result<proto::NodeGetVolumeStatsResponse, Status> {
-        let turn = self.turn(&request.volume_id)?;
+        let (volume, _turn) = self.turn(&request.volume_id)?;
         let path = PathBuf::from(needed(&request.volume_path, "the path")?);
-        let none = || Status::not_found(format!("{} is not at {}", turn.volume, path.display()));
-        self.attached(&turn.volume)?.ok_or_else(none)?;
+        let none = || Status::not_found(format!("{volume} is not at {}", path.display()));
+        self.attached(volume)?.ok_or_else(none)?;
         if !is_mounted(&path)? {
             return Err(none());
         }
@@ -282,13 +345,14 @@ impl Node {
         &self,
         request: proto::NodeExpandVolumeRequest,
     ) -> Result<proto::NodeExpandVolumeResponse, Status> {
-        let turn = self.turn(&request.volume_id)?;
+        let (volume, _turn) = self.turn(&request.volume_id)?;
         let path = PathBuf::from(needed(&request.volume_path, "the path")?);
-        let none = || Status::not_found(format!("{} is not at {}", turn.volume, path.display()));
-        let attached = self.attached(&turn.volume)?.ok_or_else(none)?;
+        let none = || Status::not_found(format!("{volume} is not at {}", path.display()));
+        let attached = self.attached(volume)?.ok_or_else(none)?;
         if !is_mounted(&path)? {
             return Err(none());
         }
+        attached.check()?;
         attached.look_again()?;
         let known = fs::metadata(&path).map_err(|error| failed(&path, &error))?;
         if known.is_dir() {
@@ -350,7 +414,26 @@ fn size_of(disk: &Path) -> Result<u64, Status> {
     size.map_err(|error| failed(disk, &error))
 }
 
-/// Mounts a disk; one that is blank gets a file system, one that grew gets it grown.
+/// Whether a disk has zeros where anything that is used as a disk has something: in its first MiB
+/// and its last 64 KiB. What cannot be read is not blank.
+fn is_blank(disk: &Path) -> Result<bool, Status> {
+    const FIRST_BYTES: u64 = 1 << 20;
+    const LAST_BYTES: u64 = 64 << 10;
+    let unread =
+        |error: std::io::Error| Status::unavailable(format!("{}: {error}", disk.display()));
+    let size = size_of(disk)?;
+    if size == 0 {
+        return Err(Status::unavailable(format!("{} has no size", disk.display())));
+    }
+    let file = fs::File::open(disk).map_err(unread)?;
+    let mut bytes = vec![1; FIRST_BYTES.min(size) as usize];
+    file.read_exact_at(&mut bytes, 0).map_err(unread)?;
+    let length = LAST_BYTES.min(size);
+    let mut last = vec![1; length as usize];
+    file.read_exact_at(&mut last, size - length).map_err(unread)?;
+    Ok(bytes.iter().chain(&last).all(|&byte| byte == 0))
+}
+
 fn mount(
     attached: &Attached,
     kind: &str,
@@ -358,21 +441,6 @@ fn mount(
     is_read_only: bool,
     at: &Path,
 ) -> Result<(), Status> {
-    let device = text(&attached.device)?;
-    let (code, found, said) = ended("blkid", &["-p", "-o", "value", "-s", "TYPE", device])?;
-    match (code, found.trim()) {
-        (Some(0), found) if found == kind => {}
-        (Some(BLANK), "") if !is_read_only => {
-            let force = if kind == "xfs" { "-f" } else { "-F" };
-            run(&format!("mkfs.{kind}"), &["-q", force, device])?;
-        }
-        (Some(0 | BLANK), found) => {
-            let found = if found.is_empty() { "nothing that is known" } else { found };
-            let text = format!("on the disk is {found}, and {kind} is asked for");
-            return Err(Status::failed_precondition(text));
-        }
-        _ => return Err(Status::internal(format!("blkid of {device}: {said}"))),
-    }
     let mut all: Vec<&str> = options.iter().map(String::as_str).collect();
     if is_read_only {
         all.push("ro");
@@ -383,11 +451,8 @@ fn mount(
     }
     let all = all.join(",");
     let options: &[&str] = if all.is_empty() { &[] } else { &["-o", &all] };
-    run("mount", &[&["-t", kind], options, &[device, text(at)?]].concat())?;
-    if is_read_only {
-        return Ok(());
-    }
-    grow(&attached.device, at).or_else(|status| unmount(at).and(Err(status)))
+    run("mount", &[&["-t", kind], options, &[text(&attached.device)?, text(at)?]].concat())?;
+    Ok(())
 }
 
 /// Makes a file system that is mounted as large as its disk.

@@ -1,7 +1,11 @@
 //! Programs of the machine that are run, and what is mounted.
 
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tonic::Status;
 
@@ -18,14 +22,47 @@ pub fn run(program: &str, arguments: &[&str]) -> Result<String, Status> {
     }
 }
 
+/// How long a program may take: mkfs of a large disk is among them.
+const PATIENCE: Duration = Duration::from_secs(600);
+
 /// Runs a program to its end: its exit code, and what it printed on both.
 pub fn ended(program: &str, arguments: &[&str]) -> Result<(Option<i32>, String, String), Status> {
+    let failed = |error: std::io::Error| Status::internal(format!("{program}: {error}"));
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).env("LC_ALL", "C");
-    let ran = command.output();
-    let ran = ran.map_err(|error| Status::internal(format!("{program}: {error}")))?;
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Ok((ran.status.code(), text(ran.stdout), text(ran.stderr)))
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(failed)?;
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let read = |pipe: Option<Box<dyn Read + Send>>| {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            if let Some(mut pipe) = pipe {
+                let _ = pipe.read_to_end(&mut bytes);
+            }
+            String::from_utf8_lossy(&bytes).into_owned()
+        })
+    };
+    let (out, err) = (read(out.map(|p| Box::new(p) as _)), read(err.map(|p| Box::new(p) as _)));
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            break status;
+        }
+        if began.elapsed() > PATIENCE {
+            let _ = child.kill();
+            return Err(Status::deadline_exceeded(format!("{program} does not come to its end")));
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    // What it left running may hold these open: then nobody waits for them but their threads.
+    let text = |reader: thread::JoinHandle<String>| {
+        let until = Instant::now() + Duration::from_secs(1);
+        while !reader.is_finished() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+        if reader.is_finished() { reader.join().unwrap_or_default() } else { String::new() }
+    };
+    Ok((status.code(), text(out), text(err)))
 }
 
 /// A path as an argument.
@@ -33,12 +70,43 @@ pub fn text(path: &Path) -> Result<&str, Status> {
     path.to_str().ok_or_else(|| Status::invalid_argument("a path is no UTF-8"))
 }
 
-/// Whether something is mounted at a path.
-pub fn is_mounted(path: &Path) -> Result<bool, Status> {
+/// What is mounted: the numbers of its device, and where.
+fn mounts() -> Result<Vec<(String, String)>, Status> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo")
         .map_err(|error| Status::internal(format!("/proc/self/mountinfo: {error}")))?;
-    let wanted = text(path)?;
-    Ok(mounts.lines().filter_map(|line| line.split(' ').nth(4)).any(|at| unescaped(at) == wanted))
+    let mount = |line: &str| {
+        let mut words = line.split(' ').skip(2);
+        let device = words.next()?.to_owned();
+        Some((device, unescaped(words.nth(1)?)))
+    };
+    Ok(mounts.lines().filter_map(mount).collect())
+}
+
+/// The numbers of the device that is mounted last at a path; none if nothing is.
+pub fn mounted_at(path: &Path) -> Result<Option<String>, Status> {
+    // As the kernel has it: without links, and without a slash at its end.
+    let known = path.canonicalize();
+    let wanted = text(known.as_deref().unwrap_or(path))?;
+    let mut there = mounts()?.into_iter().filter(|(_, at)| at == wanted);
+    Ok(there.next_back().map(|(device, _)| device))
+}
+
+/// Whether something is mounted at a path.
+pub fn is_mounted(path: &Path) -> Result<bool, Status> {
+    Ok(mounted_at(path)?.is_some())
+}
+
+/// Where a device is mounted, anywhere.
+pub fn place_of(device: &str) -> Result<Option<String>, Status> {
+    Ok(mounts()?.into_iter().find(|(known, _)| known == device).map(|(_, at)| at))
+}
+
+/// The numbers of a disk, as mountinfo has them.
+pub fn numbers_of(disk: &Path) -> Result<String, Status> {
+    let known = std::fs::metadata(disk);
+    let known = known.map_err(|error| Status::internal(format!("{}: {error}", disk.display())))?;
+    let (major, minor) = (rustix::fs::major(known.rdev()), rustix::fs::minor(known.rdev()));
+    Ok(format!("{major}:{minor}"))
 }
 
 /// A path of mountinfo, in which blanks and such are octal numbers.

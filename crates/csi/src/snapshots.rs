@@ -61,6 +61,7 @@ impl Controller {
         if let Some(name) = request.parameters.keys().find(|name| !is_ours(name)) {
             return Err(Status::invalid_argument(format!("{name}: there is no such parameter")));
         }
+        let _turn = self.turns.take(&names::label_of(name))?;
         let volume = self.volume(id)?;
         // A name is of one snapshot of all volumes.
         let there = self.all_snapshots()?.into_iter().find(|(_, known)| known == name);

@@ -13,7 +13,7 @@ use std::process::Command;
 
 use csi_messages::proto::v1 as csi;
 use csi_messages::proto::v1::volume_capability::access_mode::Mode;
-use rig::{Rig, is_root, mount, run};
+use rig::{Held, Rig, is_root, mount, run};
 use tonic::Code;
 
 const MIB: i64 = 1 << 20;
@@ -140,11 +140,19 @@ fn snapshots_are_versions_and_hold_their_volume() {
     assert_eq!(remove("pg").unwrap_err().code(), Code::FailedPrecondition);
     delete("pg@v:0");
     delete("pg@v:0");
+    // Nor is a version that was made by hand taken away with it.
+    assert_eq!(remove("pg").unwrap_err().code(), Code::FailedPrecondition);
+    rig.hindsight(&["version", "delete", "pg", "1"]);
     remove("pg").unwrap();
     remove("pg").unwrap();
-    // It can be had back, with the version that was made by hand.
     rig.hindsight(&["volume", "undelete", "pg"]);
-    assert!(rig.hindsight(&["version", "list", "pg"]).contains("by hand"));
+    // The same name with another snapshot is another volume.
+    let again = snap("after", "pg").unwrap();
+    let source = csi::volume_content_source::SnapshotSource { snapshot_id: again.snapshot_id };
+    let r#type = Some(csi::volume_content_source::Type::Snapshot(source));
+    let volume_content_source = Some(csi::VolumeContentSource { r#type });
+    let other = csi::CreateVolumeRequest { volume_content_source, ..wanted("back", MIB) };
+    assert_eq!(rig.create(&other).unwrap_err().code(), Code::AlreadyExists);
 }
 
 #[test]
@@ -183,13 +191,22 @@ fn a_volume_is_published_to_one_machine_and_lets_no_other_in() {
     let refused = publish(two, Mode::SingleNodeWriter).unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
     assert_eq!(publish("two", Mode::SingleNodeWriter).unwrap_err().code(), Code::NotFound);
+    // Names of initiators are compared without regard to case.
+    publish(&one.to_uppercase().replace("IQN", "iqn"), Mode::SingleNodeWriter).unwrap();
     publish(two, Mode::MultiNodeReaderOnly).unwrap();
     assert!(login(one) && login(two));
     unpublish(one);
     unpublish(one);
     assert!(!login(one) && login(two));
+    unpublish("iqn.2026-11.test:three");
+    assert!(login(two));
     unpublish("");
     assert!(!login(two));
+    // One that somebody has is for nobody else.
+    let used = Held::open(&rig, "pg");
+    let refused = publish(one, Mode::SingleNodeWriter).unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
+    drop(used);
     publish(one, Mode::SingleNodeWriter).unwrap();
     assert!(login(one));
     // A clone of what is published is published nowhere; also one that was left as it was made.
@@ -280,6 +297,81 @@ fn what_is_staged_is_there_again_and_grows() {
     assert_eq!(fs::read_dir(rig.path("state")).unwrap().count(), 0);
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains(rig.path("").to_str().unwrap()), "{mounts}");
+}
+
+/// What others made, and wrote to, is not taken over, published or shut.
+#[test]
+fn volumes_of_others_stay_as_they_are() {
+    let rig = Rig::new();
+    rig.hindsight(&["volume", "create", "mine", "--size", "1MiB"]);
+    assert_eq!(rig.create(&wanted("mine", MIB)).unwrap().volume_id, "mine", "it is as new");
+    rig.hindsight(&["volume", "create", "used", "--size", "1MiB"]);
+    rig.write("used", 1);
+    assert_eq!(rig.create(&wanted("used", MIB)).unwrap_err().code(), Code::AlreadyExists);
+    rig.hindsight(&["share", "create", "files"]);
+    assert_eq!(rig.create(&wanted("files", MIB)).unwrap_err().code(), Code::AlreadyExists);
+    let request = csi::ControllerUnpublishVolumeRequest {
+        volume_id: "used".to_owned(),
+        node_id: "iqn.2026-11.test:one".to_owned(),
+        ..Default::default()
+    };
+    let call = "Controller/ControllerUnpublishVolume";
+    rig.call::<_, csi::ControllerUnpublishVolumeResponse>(call, &request).unwrap();
+    let shown = rig.hindsight(&["target", "show", "used", "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["access"]["allow"], serde_json::json!([]), "{shown}");
+    let request = csi::DeleteVolumeRequest { volume_id: "files".to_owned(), ..Default::default() };
+    rig.call::<_, csi::DeleteVolumeResponse>("Controller/DeleteVolume", &request).unwrap();
+    assert!(rig.hindsight(&["share", "list"]).contains("files"));
+}
+
+/// A disk that is no file system, or another volume's by now, is not written to.
+#[test]
+fn what_is_on_a_disk_is_not_written_over() {
+    if !is_root() {
+        eprintln!("skipped: attaching needs root");
+        return;
+    }
+    let rig = Rig::new();
+    rig.create(&wanted("raw", 8 * MIB)).unwrap();
+    // Its first block is data that nobody knows.
+    rig.write("raw", 0x5A);
+    let stage = rig.path("stage");
+    let ext4 = mount("ext4", Mode::SingleNodeWriter);
+    let refused = rig.stage("raw", &stage, &ext4).unwrap_err();
+    assert!(refused.code() == Code::FailedPrecondition && refused.message().contains("no file"));
+    rig.unstage("raw", &stage);
+    assert_eq!(rig.first_byte("raw"), 0x5A);
+    // A reader makes nothing, and finds nothing.
+    rig.create(&wanted("blank", 8 * MIB)).unwrap();
+    let reader = mount("ext4", Mode::SingleNodeReaderOnly);
+    assert!(rig.stage("blank", &stage, &reader).is_err());
+    rig.unstage("blank", &stage);
+    // The file says that it is attached, and the disk is gone, or is another's.
+    rig.stage("blank", &stage, &ext4).unwrap();
+    let file = rig.path("state/blank.json");
+    let noted = fs::read_to_string(&file).unwrap();
+    run("umount", &[stage.to_str().unwrap()]);
+    let mut other: serde_json::Value = serde_json::from_str(&noted).unwrap();
+    other["mark"] = "another start of the machine".into();
+    fs::write(&file, other.to_string()).unwrap();
+    let show = rig.path("show");
+    let refused = rig.publish("blank", &stage, &show, &ext4).unwrap_err();
+    assert!(refused.message().contains("not attached any more"), "{refused:?}");
+    // It was not ours to take away.
+    fs::write(&file, noted).unwrap();
+    rig.stage("blank", &stage, &ext4).unwrap();
+    rig.publish("blank", &stage, &show, &ext4).unwrap();
+    let staged = csi::NodeUnstageVolumeRequest {
+        volume_id: "blank".to_owned(),
+        staging_target_path: stage.to_str().unwrap().to_owned(),
+    };
+    let refused = rig
+        .call::<_, csi::NodeUnstageVolumeResponse>("Node/NodeUnstageVolume", &staged)
+        .unwrap_err();
+    assert!(refused.message().contains("in use at"), "{refused:?}");
+    rig.unpublish("blank", &show);
+    rig.unstage("blank", &stage);
 }
 
 #[test]

@@ -33,6 +33,13 @@ impl Drop for Rig {
             let _ = child.wait();
         }
         // What a test that failed left.
+        for file in fs::read_dir(self.path("state")).into_iter().flatten().flatten() {
+            let noted = fs::read(file.path()).unwrap_or_default();
+            let noted: serde_json::Value = serde_json::from_slice(&noted).unwrap_or_default();
+            if let Some(device) = noted["device"].as_str().filter(|device| !device.is_empty()) {
+                let _ = Command::new("losetup").args(["--detach", device]).status();
+            }
+        }
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let folder = self.folder.path().to_string_lossy().into_owned();
         for at in mounts.lines().rev().filter_map(|line| line.split(' ').nth(4)) {
@@ -224,6 +231,29 @@ impl Rig {
         };
         let call = "Node/NodeUnpublishVolume";
         self.call::<_, csi::NodeUnpublishVolumeResponse>(call, &request).unwrap();
+    }
+}
+
+/// A client that has a volume open, until this is dropped.
+pub struct Held(Child);
+
+impl Held {
+    pub fn open(rig: &Rig, volume: &str) -> Held {
+        let mut command = Command::new("qemu-io");
+        command.args(["-f", "raw", &rig.uri(volume)]).stdin(Stdio::piped());
+        let child = command.stdout(Stdio::null()).spawn().unwrap();
+        let began = Instant::now();
+        while !rig.hindsight(&["volume", "show", volume, "--json"]).contains("\"clients\": 1") {
+            assert!(began.elapsed() < Duration::from_secs(30), "it is not opened");
+        }
+        Held(child)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
     }
 }
 
