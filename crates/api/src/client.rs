@@ -71,6 +71,9 @@ pub enum ClientError {
     /// The received bytes could not be kept.
     #[error("cannot write what was received")]
     Keep(#[source] std::io::Error),
+    /// It did not answer in time.
+    #[error("the server did not answer within {0:?}")]
+    Late(std::time::Duration),
     /// The answer could not be read to its end.
     #[error("the answer could not be read")]
     Body(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -113,6 +116,7 @@ impl ClientError {
             | ClientError::TlsFile(_)
             | ClientError::Request(_)
             | ClientError::Exchange(_)
+            | ClientError::Late(_)
             | ClientError::Body(_)
             | ClientError::Keep(_)
             | ClientError::Answer { .. } => ExitCode::Failed,
@@ -167,6 +171,8 @@ impl<T> Page<T> {
 pub struct Client {
     address: ServerAddress,
     tls: Option<Arc<ClientConfig>>,
+    /// How long an answer may take.
+    deadline: Option<std::time::Duration>,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -182,7 +188,7 @@ impl Client {
             .enable_all()
             .build()
             .map_err(ClientError::Start)?;
-        Ok(Client { address, tls: None, runtime })
+        Ok(Client { address, tls: None, deadline: None, runtime })
     }
 
     /// The same, which knows a server under TLS by these files.
@@ -191,6 +197,12 @@ impl Client {
     /// When they cannot be read, or do not fit together.
     pub fn with_tls(self, files: &ClientTls) -> Result<Client> {
         Ok(Client { tls: Some(tls::load(files)?), ..self })
+    }
+
+    /// The same, which waits for no answer longer than this.
+    #[must_use]
+    pub fn with_deadline(self, deadline: std::time::Duration) -> Client {
+        Client { deadline: Some(deadline), ..self }
     }
 
     /// Where the server is.
@@ -705,7 +717,16 @@ impl Client {
     }
 
     fn send(&self, outgoing: Outgoing) -> Result<connection::Incoming> {
-        let answer = self.runtime.block_on(connection::exchange(self.place(), outgoing))?;
+        let asked = connection::exchange(self.place(), outgoing);
+        let answer = self.runtime.block_on(async {
+            match self.deadline {
+                None => asked.await,
+                Some(deadline) => match tokio::time::timeout(deadline, asked).await {
+                    Ok(answer) => answer,
+                    Err(_) => Err(ClientError::Late(deadline)),
+                },
+            }
+        })?;
         if answer.status.is_success() {
             return Ok(answer);
         }

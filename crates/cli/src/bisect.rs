@@ -174,9 +174,14 @@ impl Search<'_> {
         say(&text);
         let between = self.past.spread(&good, &bad, usize::from(count), &BTreeSet::new())?;
         let (more, looked) = self.look(&between);
-        looked?;
         told.extend(more);
-        change(told).ok_or_else(|| {
+        let found = change(told);
+        looked.inspect_err(|_| {
+            if let Some((good, bad)) = &found {
+                self.past.tell_way(good, bad);
+            }
+        })?;
+        found.ok_or_else(|| {
             let looks = count_of(between.len());
             let text = format!("{text}; nor did it go from good to bad at {looks} between");
             Failure::new(text).with_hint("a larger --scan looks at more of them").into()
@@ -226,10 +231,8 @@ pub fn run(session: &Session, args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut search = Search { past, trial, jobs: usize::from(args.jobs), runs: Vec::new() };
     let (mut good, mut bad) = search.begin(good, bad, args.scan)?;
-    let settled = search.halve(&mut good, &mut bad).inspect_err(|_| {
-        let way = format!("--good seq:{} --bad seq:{}", good.seq, bad.seq);
-        say(&format!("to go on: hindsight bisect {} {way} ...", args.volume));
-    })?;
+    let settled = search.halve(&mut good, &mut bad);
+    let settled = settled.inspect_err(|_| search.past.tell_way(&good, &bad))?;
     let mut runs = search.runs;
     runs.sort_by_key(|run| run.at.seq);
     let of = |at: &Resolved| (args.volume.clone(), format!("seq:{}", at.seq));

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use api::{
     ChangeTarget, ChangeVolume, Client, ClientError, CreateClone, CreateVolume, DeleteQuery,
-    IscsiTarget, ProblemKind, SizeInput, SpanInput, Volume,
+    IscsiTarget, ProblemKind, Rename, SizeInput, SpanInput, Volume,
 };
 use tonic::Status;
 use units::Size;
@@ -30,6 +30,8 @@ use crate::turns::Turns;
 const NOBODY: &str = "iqn.2026-11.csi.hindsight:nobody";
 /// The size where none is asked for, in bytes.
 const SIZE_DEFAULT: u64 = 1 << 30;
+/// The largest volume, in bytes.
+const SIZE_MAX: u64 = 4 << 50;
 /// Sizes are multiples of this, in bytes.
 const SIZE_STEP: u64 = 4096;
 /// What nodes are told of a volume: the name of its target.
@@ -118,6 +120,9 @@ fn rounded((least, most): (u64, u64)) -> Result<u64, Status> {
     let wanted = if least == 0 { SIZE_DEFAULT.min(most) } else { least };
     let size = wanted.checked_next_multiple_of(SIZE_STEP).unwrap_or(u64::MAX);
     let size = if size > most { most / SIZE_STEP * SIZE_STEP } else { size };
+    if size > SIZE_MAX {
+        return Err(Status::out_of_range(format!("a volume has at most {SIZE_MAX} bytes")));
+    }
     if size < least.max(SIZE_STEP) {
         let text = format!("no multiple of {SIZE_STEP} bytes lies between the size and its limit");
         return Err(Status::out_of_range(text));
@@ -183,7 +188,9 @@ impl Controller {
         }
         let found = api::found(self.client.volume(name)).map_err(refused)?;
         // What is none of the interface's volumes is not there.
-        let is_one = |volume: &Volume| !volume.share && volume.scratch_until.is_none();
+        let is_one = |volume: &Volume| {
+            !volume.share && volume.scratch_until.is_none() && !names::is_being_made(&volume.name)
+        };
         found.filter(is_one).ok_or_else(none)
     }
 
@@ -229,34 +236,56 @@ impl Controller {
             Wanted::of(Some(capability))?;
         }
         let range = size_of(request.capacity_range)?;
-        let Settings { mut body, at } = settings(&request.parameters)?;
+        let Settings { body, at } = settings(&request.parameters)?;
         let _turn = self.turns.take(&name)?;
         let origin = self.origin(request.volume_content_source, at)?;
         if let Some(there) = api::found(self.client.volume(&name)).map_err(refused)? {
-            return self.found(there, origin.as_ref(), (body, range));
+            return self.found(there, origin.as_ref(), range);
         }
-        body.name.clone_from(&name);
-        let made = match &origin {
+        self.make(&name, body, origin.as_ref(), range)
+    }
+
+    /// Makes a volume under another name, which only it ever has, and gives it its own when it is
+    /// whole.
+    fn make(
+        &self,
+        name: &str,
+        mut body: CreateVolume,
+        origin: Option<&Origin>,
+        range: (u64, u64),
+    ) -> Result<proto::CreateVolumeResponse, Status> {
+        let making = names::making(name);
+        // One of a controller that was killed.
+        self.discard(&making)?;
+        body.name.clone_from(&making);
+        let made = match origin {
             None => {
                 body.size = SizeInput(Size(rounded(range)?));
-                self.client.create_volume(&body).map_err(refused)?
+                self.client.create_volume(&body).map(drop).map_err(refused)
             }
             Some(origin) => {
                 let at = Some(origin.moment.clone());
-                let clone = CreateClone { name: name.clone(), at, ..CreateClone::default() };
-                let made = self.client.create_clone(&origin.volume, &clone).map_err(refused)?;
-                self.dressed(made, &body, range).inspect_err(|status| {
-                    // What is not what was asked for is nothing that was made. An answer that did
-                    // not come says nothing.
-                    if status.code() != tonic::Code::Unavailable {
-                        let _ = self.client.remove_volume(&name, &DeleteQuery::default());
-                    }
-                })?
+                let clone = CreateClone { name: making.clone(), at, ..CreateClone::default() };
+                let made = self.client.create_clone(&origin.volume, &clone).map_err(refused);
+                made.and_then(|made| self.dressed(made, &body, range)).map(drop)
             }
         };
         // A clone lets in who may have its origin.
-        self.allow(&name, Vec::new())?;
-        self.created(made, origin.as_ref())
+        let made = made.and_then(|()| self.allow(&making, Vec::new()));
+        let rename = Rename { name: name.to_owned(), dry_run: false };
+        let made = made
+            .and_then(|()| self.client.rename_volume(&making, &rename).map(drop).map_err(refused));
+        if let Err(status) = made {
+            let _ = self.discard(&making);
+            return Err(status);
+        }
+        self.created(self.volume(name)?, origin)
+    }
+
+    /// Takes away what was being made, if it is there: for good, as nothing was written to it.
+    fn discard(&self, making: &str) -> Result<(), Status> {
+        let query = DeleteQuery { now: true, ..DeleteQuery::default() };
+        api::found(self.client.remove_volume(making, &query)).map(drop).map_err(refused)
     }
 
     /// Answers with a volume that is there, if it is what is asked for.
@@ -264,56 +293,29 @@ impl Controller {
         &self,
         there: Volume,
         origin: Option<&Origin>,
-        (body, range): (CreateVolume, (u64, u64)),
+        range: (u64, u64),
     ) -> Result<proto::CreateVolumeResponse, Status> {
-        let name = there.name.clone();
-        let another = || {
-            let text = format!("{name} is there, and is another than what is asked for");
-            Err(Status::already_exists(text))
-        };
-        let of = there.cloned_from.as_ref();
-        let is_of_it = match (of, origin) {
+        let is_of_it = match (&there.cloned_from, origin) {
             (None, None) => true,
             (Some(of), Some(origin)) => {
                 of.volume == origin.volume && origin.seq.is_none_or(|seq| seq == of.seq)
             }
             _ => false,
         };
-        if there.share || there.scratch_until.is_some() || !is_of_it {
-            return another();
-        }
-        if let Some(origin) = origin
-            && self.is_half_made(&there, origin, range)?
-        {
-            let made = self.dressed(there, &body, range)?;
-            self.allow(&name, Vec::new())?;
-            return self.created(made, Some(origin));
-        }
-        if !(range.0..=range.1).contains(&there.size) {
-            return another();
-        }
-        if self.published(&name)?.is_none() {
-            // Somebody else's, unless it is as new.
-            if there.live_bytes + there.history_bytes > 0 || there.clients > 0 {
-                return another();
+        let is_of_others = there.share || there.scratch_until.is_some();
+        let mut is_it = is_of_it && !is_of_others && (range.0..=range.1).contains(&there.size);
+        if is_it && self.published(&there.name)?.is_none() {
+            // Somebody else's, which is taken for it only while it is as new.
+            is_it = there.live_bytes + there.history_bytes + there.clients == 0;
+            if is_it {
+                self.allow(&there.name, Vec::new())?;
             }
-            self.allow(&name, Vec::new())?;
+        }
+        if !is_it {
+            let text = format!("{} is there, and is another than what is asked for", there.name);
+            return Err(Status::already_exists(text));
         }
         self.created(there, origin)
-    }
-
-    /// Whether a clone is as a controller left it that was killed while it made it: not as large as
-    /// it should be, or open to those of its origin, and nobody has it.
-    fn is_half_made(
-        &self,
-        there: &Volume,
-        origin: &Origin,
-        range: (u64, u64),
-    ) -> Result<bool, Status> {
-        let nodes = self.published(&there.name)?.unwrap_or_default();
-        let is_open = !nodes.is_empty() && self.published(&origin.volume)? == Some(nodes.clone());
-        let is_small = nodes.is_empty() && there.size < range.0;
-        Ok(there.clients == 0 && (is_open || is_small))
     }
 
     /// A clone with the settings of its class, and at least as large as a range wants it.
@@ -355,11 +357,11 @@ impl Controller {
         request: proto::DeleteVolumeRequest,
     ) -> Result<proto::DeleteVolumeResponse, Status> {
         let done = Ok(proto::DeleteVolumeResponse {});
+        let _turn = self.turns.take(needed(&request.volume_id, "the volume's identity")?)?;
         let volume = match self.volume(&request.volume_id) {
             Err(status) if status.code() == tonic::Code::NotFound => return done,
             volume => volume?,
         };
-        let _turn = self.turns.take(&volume.name)?;
         if let Some(node) = self.published(&volume.name)?.unwrap_or_default().first() {
             return Err(Status::failed_precondition(format!("it is published to {node}")));
         }
@@ -400,8 +402,8 @@ impl Controller {
         // As logins compare them.
         let node = needed(&request.node_id, "the node's identity")?.to_ascii_lowercase();
         let wanted = Wanted::of(request.volume_capability.as_ref())?;
+        let _turn = self.turns.take(id)?;
         let volume = self.volume(id)?;
-        let _turn = self.turns.take(&volume.name)?;
         if !["iqn.", "eui.", "naa."].iter().any(|start| node.starts_with(start)) {
             return Err(Status::not_found(format!("{node} is no node: no name of an initiator")));
         }
@@ -410,7 +412,8 @@ impl Controller {
             target.sessions.iter().map(|one| one.initiator.clone()).collect();
         let known = nodes_of(target);
         let mut nodes = known.clone().unwrap_or_default();
-        if nodes.contains(&node) {
+        let is_there = nodes.contains(&node);
+        if is_there && (wanted.is_shared || nodes.len() == 1) {
             return Ok(proto::ControllerPublishVolumeResponse::default());
         }
         let refuse = |by: &str| {
@@ -418,7 +421,8 @@ impl Controller {
         };
         if !wanted.is_shared {
             // A machine that it was taken from may still be at it.
-            if let Some(other) = nodes.first().or(sessions.iter().find(|other| **other != node)) {
+            let mut others = nodes.iter().chain(&sessions).filter(|other| **other != node);
+            if let Some(other) = others.next() {
                 return refuse(other);
             }
             if volume.clients > 0 && !sessions.contains(&node) {
@@ -437,11 +441,11 @@ impl Controller {
         request: proto::ControllerUnpublishVolumeRequest,
     ) -> Result<proto::ControllerUnpublishVolumeResponse, Status> {
         let done = Ok(proto::ControllerUnpublishVolumeResponse {});
+        let _turn = self.turns.take(needed(&request.volume_id, "the volume's identity")?)?;
         let volume = match self.volume(&request.volume_id) {
             Err(status) if status.code() == tonic::Code::NotFound => return done,
             volume => volume?,
         };
-        let _turn = self.turns.take(&volume.name)?;
         let node = request.node_id.to_ascii_lowercase();
         // What we did not publish is not ours to take away.
         let Some(nodes) = self.published(&volume.name)? else { return done };
@@ -481,7 +485,9 @@ impl Controller {
         request: proto::ListVolumesRequest,
     ) -> Result<proto::ListVolumesResponse, Status> {
         let mut all = self.client.volumes().map_err(refused)?;
-        all.retain(|volume| !volume.share && volume.scratch_until.is_none());
+        all.retain(|volume| {
+            !volume.share && volume.scratch_until.is_none() && !names::is_being_made(&volume.name)
+        });
         let (all, next_token) = page_of(all, &request.starting_token, request.max_entries)?;
         let entry = |volume: Volume| list_volumes_response::Entry {
             volume: Some(volume_of(&volume)),
@@ -534,11 +540,11 @@ impl Controller {
             return Err(Status::invalid_argument("the size is lacking"));
         }
         let (least, most) = size_of(request.capacity_range)?;
+        let _turn = self.turns.take(id)?;
         let volume = self.volume(id)?;
         if volume.size > most {
             return Err(Status::out_of_range("it is larger than the limit"));
         }
-        let _turn = self.turns.take(&volume.name)?;
         let size = match least > volume.size {
             true => self.dressed(volume, &CreateVolume::default(), (least, most))?.size,
             false => volume.size,
@@ -583,7 +589,7 @@ mod tests {
         assert_eq!(size(4097, 0), Some(8192));
         assert_eq!(size(0, 10_000), Some(8192));
         assert_eq!(size(4097, 8192), Some(8192));
-        for (least, most) in [(4097, 8191), (2, 1), (-1, 0), (0, -1), (0, 4095)] {
+        for (least, most) in [(4097, 8191), (2, 1), (-1, 0), (0, -1), (0, 4095), (i64::MAX, 0)] {
             assert_eq!(size(least, most), None, "{least} to {most}");
         }
     }

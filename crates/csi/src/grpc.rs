@@ -47,10 +47,14 @@ impl<D: Send + Sync + 'static> Service<D> {
                 let (driver, shown) = (driver.clone(), shown.clone());
                 async move {
                     // Calls that hang end at some time; until then others are sent away.
-                    let Ok(_place) = CALLS.try_acquire() else {
+                    let Ok(place) = CALLS.try_acquire() else {
                         return Err(Status::unavailable("too many calls are under way"));
                     };
-                    let work = move || answer(&driver, request.into_inner());
+                    let work = move || {
+                        // It goes on also when nobody waits for its answer any more.
+                        let _place = place;
+                        answer(&driver, request.into_inner())
+                    };
                     let answered = tokio::task::spawn_blocking(work).await;
                     let answered = answered.unwrap_or_else(|_| Err(Status::internal("it failed")));
                     if let Err(status) = &answered {

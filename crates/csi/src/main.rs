@@ -29,6 +29,9 @@ use controller::Controller;
 use csi_messages::proto;
 use node::Node;
 
+/// How long an answer of the server may take: one to a snapshot waits for its hook.
+const ANSWER: std::time::Duration = std::time::Duration::from_secs(300);
+
 /// A driver of the Container Storage Interface.
 #[derive(Debug, Parser)]
 #[command(name = "hindsight-csi", version, max_term_width = 100)]
@@ -61,8 +64,8 @@ struct Args {
         default_value = "127.0.0.1:3260"
     )]
     data: String,
-    /// The name of this node; with iSCSI that of its initiator [default: as
-    /// /etc/iscsi/initiatorname.iscsi has it; with NBD the name of the machine].
+    /// The name of this node, that of an initiator [default: as /etc/iscsi/initiatorname.iscsi has
+    /// it].
     #[arg(long, env = "HINDSIGHT_NODE", value_name = "NAME")]
     node: Option<String>,
     /// Where is kept what is attached to this node.
@@ -98,7 +101,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
             let token = args.token_file.clone().map(TokenSource::File);
             let tls = TlsSource { ca: args.ca.clone(), ..TlsSource::default() };
             let session = Session::new(server.clone(), token, false, true).with_tls(tls);
-            Some(Arc::new(Controller::new(session.client()?)))
+            Some(Arc::new(Controller::new(session.client()?.with_deadline(ANSWER))))
         }
     };
     let node = Node::new(args.attach, &args.data, args.node.clone(), &args.state);

@@ -6,7 +6,8 @@ use units::VolumeName;
 /// The volume of a name that somebody chose: that name where it can be one of a volume, or else one
 /// made of it, which no other name leads to.
 pub fn volume_of(name: &str) -> String {
-    if VolumeName::check(name).is_ok() && !name.starts_with(MADE) {
+    let is_ours = name.starts_with(MADE) || name.starts_with(MAKING);
+    if VolumeName::check(name).is_ok() && !is_ours {
         return name.to_owned();
     }
     // Bytes that a name may have stay, so that people know it again; a sum of all of them is
@@ -16,8 +17,19 @@ pub fn volume_of(name: &str) -> String {
     format!("{MADE}{label}-{}", sum(name.as_bytes()))
 }
 
-/// Names that are made of others begin so.
+/// The name under which a volume of that name is made: it gets its own when it is whole.
+pub fn making(volume: &str) -> String {
+    format!("{MAKING}{}", sum(volume.as_bytes()))
+}
+
+/// Whether a volume is being made.
+pub fn is_being_made(volume: &str) -> bool {
+    volume.starts_with(MAKING)
+}
+
+/// Names that are made of others begin so, and those of volumes that are being made.
 const MADE: &str = "csi-of-";
+const MAKING: &str = "csi-making-";
 const LABEL_CHARACTERS_MAX: usize = 40;
 
 /// Half of a SHA-256, in hex.
@@ -67,13 +79,14 @@ mod tests {
     fn names_that_no_volume_can_have_become_others() {
         assert_eq!(volume_of("pvc-7f3c"), "pvc-7f3c");
         let long = "x".repeat(500);
-        let odd = ["", "a b", "a/b", "\u{e4}", "-a", ".", &long, "csi-of-a"];
+        let odd = ["", "a b", "a/b", "\u{e4}", "-a", ".", &long, "csi-of-a", "csi-making-a"];
         let made: Vec<String> = odd.iter().map(|name| volume_of(name)).collect();
         for (at, name) in made.iter().enumerate() {
             assert!(VolumeName::check(name).is_ok(), "{name}");
             assert!(!made[..at].contains(name), "{name} twice");
         }
         assert_ne!(volume_of("a b"), volume_of("b a"));
+        assert!(VolumeName::check(&super::making("a")).is_ok());
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //!    than what is asked for.
 
 use std::fs;
-use std::io::{Seek, SeekFrom};
+use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -125,7 +125,12 @@ impl Node {
         let (_, file) = self.places(volume)?;
         let text = serde_json::to_vec(attached).map_err(|e| Status::internal(e.to_string()))?;
         let new = file.with_extension("new");
-        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &file));
+        let written = fs::File::create(&new).and_then(|mut to| {
+            to.write_all(&text)?;
+            to.sync_all()?;
+            fs::rename(&new, &file)?;
+            fs::File::open(&self.state)?.sync_all()
+        });
         written.map_err(|error| failed(&file, &error))
     }
 
@@ -179,7 +184,13 @@ impl Node {
         let device = text(&attached.device)?;
         let (code, found, said) = ended("blkid", &["-p", "-o", "value", "-s", "TYPE", device])?;
         match (code, found.trim()) {
-            (Some(0), found) if found == kind => return Ok(false),
+            (Some(0), found) if found == kind => {
+                if attached.is_new {
+                    attached.is_new = false;
+                    self.note(volume, attached)?;
+                }
+                return Ok(false);
+            }
             // It says so too of a disk that it cannot read: the disk is read below.
             (Some(0 | BLANK), "") => {}
             (Some(0), found) => {
@@ -191,7 +202,7 @@ impl Node {
         if is_read_only {
             return Err(Status::failed_precondition("there is no file system on the disk"));
         }
-        if !attached.is_new && !is_blank(&attached.device)? {
+        if !is_blank(&attached.device)? && !attached.is_new {
             let text = "on the disk is something that is no file system; it is not written over";
             return Err(Status::failed_precondition(text));
         }

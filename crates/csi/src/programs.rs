@@ -50,6 +50,8 @@ pub fn ended(program: &str, arguments: &[&str]) -> Result<(Option<i32>, String, 
         }
         if began.elapsed() > PATIENCE {
             let _ = child.kill();
+            // One that waits for a disk ends when the disk does.
+            thread::spawn(move || child.wait());
             return Err(Status::deadline_exceeded(format!("{program} does not come to its end")));
         }
         thread::sleep(Duration::from_millis(5));

@@ -29,9 +29,9 @@ const MAGIC: &[u8] = b" LVM2 x[5A%r0N*>";
 /// Of the header of a place of metadata.
 const HEADER_BYTES: u64 = 512;
 /// Of the text of a group, at most.
-const TEXT_BYTES_MAX: u64 = 4 << 20;
+const TEXT_BYTES_MAX: u64 = 2 << 20;
 /// Groups on one disk, and volumes of one group, at most.
-const GROUPS_MAX: usize = 64;
+const GROUPS_MAX: usize = 16;
 const VOLUMES_MAX: usize = 4096;
 /// Places of data or metadata of one physical volume, at most.
 const PLACES_MAX: usize = 16;
@@ -235,6 +235,7 @@ fn mapped_name(group: &str, volume: &str) -> String {
 
 fn volumes(group: &Group, physical: &Physical) -> Vec<Part> {
     let snapshots = of_snapshots(group);
+    let named: BTreeMap<&str, &Section> = group.body.sections_of("physical_volumes").collect();
     let mut found = Vec::new();
     for (name, volume) in group.body.sections_of("logical_volumes").take(VOLUMES_MAX) {
         if !volume.says("status", "VISIBLE") {
@@ -243,7 +244,7 @@ fn volumes(group: &Group, physical: &Physical) -> Vec<Part> {
         let mut part = Part { name: mapped_name(&group.name, name), ..Part::default() };
         let ranges = match snapshots.contains(name) {
             true => Err(Error::unsupported("LVM: snapshots are not read")),
-            false => ranges(group, volume, physical),
+            false => ranges(group, volume, (&named, physical)),
         };
         match ranges {
             Ok(ranges) => part.ranges = ranges,
@@ -268,10 +269,13 @@ fn of_snapshots(group: &Group) -> BTreeSet<&str> {
     found
 }
 
+/// The physical volumes of a group by name, and where those of the disk are.
+type On<'a> = (&'a BTreeMap<&'a str, &'a Section>, &'a Physical);
+
 /// Where a volume is on the disk, in order.
-fn ranges(group: &Group, volume: &Section, physical: &Physical) -> Result<Vec<Range<u64>>> {
+fn ranges(group: &Group, volume: &Section, on: On<'_>) -> Result<Vec<Range<u64>>> {
     let length = |range: &Range<u64>| range.end - range.start;
-    let room: u64 = physical.values().flatten().map(length).sum();
+    let room: u64 = on.1.values().flatten().map(length).sum();
     let mut total = 0_u64;
     let mut segments = Vec::new();
     for (_, segment) in volume.sections() {
@@ -284,7 +288,7 @@ fn ranges(group: &Group, volume: &Section, physical: &Physical) -> Result<Vec<Ra
         if start != next {
             return Err(Error::damaged("LVM: the segments of a volume do not join"));
         }
-        let range = range(group, segment, physical)?;
+        let range = range(group, segment, on)?;
         next += segment.number("extent_count")?;
         // No place is anybody's twice.
         total = total.saturating_add(length(&range));
@@ -302,7 +306,7 @@ fn ranges(group: &Group, volume: &Section, physical: &Physical) -> Result<Vec<Ra
     Ok(found)
 }
 
-fn range(group: &Group, segment: &Section, physical: &Physical) -> Result<Range<u64>> {
+fn range(group: &Group, segment: &Section, (named, physical): On<'_>) -> Result<Range<u64>> {
     let kind = segment.text("type")?;
     if kind != "striped" {
         return Err(Error::unsupported(format!(
@@ -316,8 +320,7 @@ fn range(group: &Group, segment: &Section, physical: &Physical) -> Result<Range<
     let [Value::Text(of), Value::Number(first)] = segment.list("stripes")? else {
         return Err(Error::damaged("LVM: a segment does not say where it is"));
     };
-    let known = group.body.sections_of("physical_volumes").find(|(name, _)| name == of);
-    let Some((_, known)) = known else {
+    let Some(known) = named.get(of.as_str()) else {
         return Err(Error::unsupported(format!(
             "LVM: a volume that lies on {} is not read",
             shown(of)

@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 use api::{Client, Resolved, TimelineQuery};
 use units::{Moment, Span, WallTime};
 
+use crate::session::say;
+
 /// How fine is looked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -50,6 +52,12 @@ pub struct Past<'a> {
 impl Past<'_> {
     pub fn resolve(&self, moment: &Moment) -> anyhow::Result<Resolved> {
         Ok(self.client.resolve(self.volume, &moment.to_string())?)
+    }
+
+    /// Says how a search that was ended goes on.
+    pub fn tell_way(&self, good: &Resolved, bad: &Resolved) {
+        let way = format!("--good seq:{} --bad seq:{}", good.seq, bad.seq);
+        say(&format!("to go on: hindsight bisect {} {way} ...", self.volume));
     }
 
     fn at(&self, seq: u64) -> anyhow::Result<Resolved> {

@@ -207,7 +207,7 @@ impl Sides<'_> {
                 there.is_some_and(|there| self.to.part.places(there).any(is_hit))
             };
             let is_in_place = self.from.part.ranges == self.to.part.ranges
-                && pieces == self.from.tree.pieces(a.0)?;
+                && self.from.tree.pieces(a.0).is_ok_and(|before| before == pieces);
             if is_in_place && !pieces.iter().any(is_written) {
                 return Ok(true);
             }

@@ -66,9 +66,19 @@ fn a_volume_is_made_once_and_begins_with_any_moment_of_another() {
     // The same again is what is there; of another origin it is another.
     assert_eq!(clone("then", &seq, 16 * MIB).unwrap().volume_id, "then");
     assert_eq!(rig.create(&wanted("then", 16 * MIB)).unwrap_err().code(), Code::AlreadyExists);
-    // A controller that was killed before it had made its clone larger.
+    // Somebody's clone, which was not made for it.
     rig.hindsight(&["clone", &format!("pg@{seq}"), "half"]);
-    assert_eq!(clone("half", &seq, 16 * MIB).unwrap().capacity_bytes, 16 * MIB);
+    assert_eq!(clone("half", &seq, 16 * MIB).unwrap_err().code(), Code::AlreadyExists);
+    // With the settings of its class.
+    let dressed = csi::CreateVolumeRequest {
+        volume_content_source: from_volume("pg"),
+        parameters: parameters(&[("window", "2h"), ("granularity", "1s")]),
+        ..wanted("dressed", MIB)
+    };
+    rig.create(&dressed).unwrap();
+    let shown = rig.hindsight(&["volume", "show", "dressed", "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!((&shown["window"], &shown["granularity"]), (&"2h".into(), &"1s".into()));
     // From before it was made; nothing stays of what was refused.
     for (name, at, bytes, code) in [
         ("x", "-5min", MIB, Code::InvalidArgument),
@@ -76,10 +86,10 @@ fn a_volume_is_made_once_and_begins_with_any_moment_of_another() {
         ("x", &*seq, i64::MAX, Code::OutOfRange),
     ] {
         let refused = clone(name, at, bytes).unwrap_err();
-        assert!(refused.code() == code || bytes == i64::MAX, "{at}: {refused:?}");
+        assert_eq!(refused.code(), code, "{at}: {refused:?}");
     }
     let all = rig.hindsight(&["volume", "list", "--json"]);
-    assert!(!all.contains("\"x\""), "{all}");
+    assert!(!all.contains("\"x\"") && !all.contains("csi-making"), "{all}");
     let wrong = csi::CreateVolumeRequest {
         parameters: parameters(&[("windows", "1d")]),
         ..wanted("y", MIB)
@@ -155,6 +165,32 @@ fn snapshots_are_versions_and_hold_their_volume() {
     assert_eq!(rig.create(&other).unwrap_err().code(), Code::AlreadyExists);
 }
 
+/// The name under which the driver makes a volume.
+fn csi_making(name: &str) -> String {
+    let sum = run("sh", &["-c", &format!("printf %s {name} | sha256sum")]);
+    format!("csi-making-{}", &sum[..32])
+}
+
+/// What a controller that was killed had begun of one is in nobody's way.
+fn a_clone_is_published_nowhere(rig: &Rig, one: &str) {
+    for name in ["clone", "again"] {
+        let volume_content_source = from_volume("pg");
+        let clone = csi::CreateVolumeRequest { volume_content_source, ..wanted(name, MIB) };
+        let made = rig.create(&clone).unwrap();
+        let url = format!("iscsi://127.0.0.1:{}/{}/0", rig.iscsi, made.volume_context["iscsiName"]);
+        let login = Command::new("iscsi-inq").args(["-i", one, &url]).output().unwrap();
+        assert!(!login.status.success(), "{name}: {login:?}");
+        // The name under which the next is made.
+        let making = csi_making("again");
+        if name == "clone" {
+            rig.hindsight(&["clone", "pg", &making]);
+        }
+    }
+    let request = csi::ListVolumesRequest::default();
+    let all: csi::ListVolumesResponse = rig.call("Controller/ListVolumes", &request).unwrap();
+    assert_eq!(all.entries.len(), 3);
+}
+
 #[test]
 fn a_volume_is_published_to_one_machine_and_lets_no_other_in() {
     let rig = Rig::new();
@@ -209,16 +245,12 @@ fn a_volume_is_published_to_one_machine_and_lets_no_other_in() {
     drop(used);
     publish(one, Mode::SingleNodeWriter).unwrap();
     assert!(login(one));
-    // A clone of what is published is published nowhere; also one that was left as it was made.
-    rig.hindsight(&["clone", "pg", "left"]);
-    for name in ["clone", "left"] {
-        let volume_content_source = from_volume("pg");
-        let clone = csi::CreateVolumeRequest { volume_content_source, ..wanted(name, MIB) };
-        let made = rig.create(&clone).unwrap();
-        let url = format!("iscsi://127.0.0.1:{}/{}/0", rig.iscsi, made.volume_context["iscsiName"]);
-        let login = Command::new("iscsi-inq").args(["-i", one, &url]).output().unwrap();
-        assert!(!login.status.success(), "{name}: {login:?}");
-    }
+    a_clone_is_published_nowhere(&rig, one);
+    // For several before, for one now.
+    publish(one, Mode::MultiNodeReaderOnly).unwrap();
+    publish(two, Mode::MultiNodeReaderOnly).unwrap();
+    let refused = publish(one, Mode::SingleNodeWriter).unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
 }
 
 /// And is mounted beside its origin.
@@ -353,22 +385,28 @@ fn what_is_on_a_disk_is_not_written_over() {
     let noted = fs::read_to_string(&file).unwrap();
     run("umount", &[stage.to_str().unwrap()]);
     let mut other: serde_json::Value = serde_json::from_str(&noted).unwrap();
+    assert_eq!(other["is_new"], false);
     other["mark"] = "another start of the machine".into();
     fs::write(&file, other.to_string()).unwrap();
     let show = rig.path("show");
     let refused = rig.publish("blank", &stage, &show, &ext4).unwrap_err();
     assert!(refused.message().contains("not attached any more"), "{refused:?}");
-    // It was not ours to take away.
+    // It is not ours to take away.
+    let staged = |at: &str| csi::NodeUnstageVolumeRequest {
+        volume_id: "blank".to_owned(),
+        staging_target_path: rig.path(at).to_str().unwrap().to_owned(),
+    };
+    let unstage = |at: &str| {
+        let call = "Node/NodeUnstageVolume";
+        rig.call::<_, csi::NodeUnstageVolumeResponse>(call, &staged(at))
+    };
+    let _ = unstage("nothing");
+    let device = other["device"].as_str().unwrap();
+    assert_eq!(run("losetup", &["--noheadings", "--output", "NAME", device]).trim(), device);
     fs::write(&file, noted).unwrap();
     rig.stage("blank", &stage, &ext4).unwrap();
     rig.publish("blank", &stage, &show, &ext4).unwrap();
-    let staged = csi::NodeUnstageVolumeRequest {
-        volume_id: "blank".to_owned(),
-        staging_target_path: stage.to_str().unwrap().to_owned(),
-    };
-    let refused = rig
-        .call::<_, csi::NodeUnstageVolumeResponse>("Node/NodeUnstageVolume", &staged)
-        .unwrap_err();
+    let refused = unstage("stage").unwrap_err();
     assert!(refused.message().contains("in use at"), "{refused:?}");
     rig.unpublish("blank", &show);
     rig.unstage("blank", &stage);

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 /// Sections in one another, at most; LVM has five.
 const DEPTH_MAX: usize = 8;
 /// Words of a text, at most.
-const WORDS_MAX: usize = 1 << 19;
+const WORDS_MAX: usize = 1 << 18;
 /// Characters of a text that a message shows.
 const SHOWN_MAX: usize = 40;
 

@@ -222,7 +222,9 @@ impl Stream {
                 let known = (runs.written.saturating_sub(offset)).min(length as u64) as usize;
                 let (written, zeros) = bytes.split_at_mut(known);
                 zeros.fill(0);
-                runs.read(disk, shape, offset, written)?;
+                if !written.is_empty() {
+                    runs.read(disk, shape, offset, written)?;
+                }
             }
         }
         Ok(length)
@@ -417,6 +419,9 @@ mod tests {
         // Longer than its clusters, or than anything can be.
         assert!(stream(&[run(16, 10)], UNIT + 1).is_err());
         assert!(stream(&[run((1 << 55) - 16, 0), run(15, 10)], u64::MAX - 511).is_err());
+        // Far behind the end there is nothing, which is no damage.
+        let short = stream(&[run(16, 10)], 100).unwrap();
+        assert_eq!(short.read(&disk, &SHAPE, 9 * UNIT, &mut [0; 16]).unwrap(), 0);
         // A part is lacking, or there twice.
         let (first, second) = (part(0, &[run(16, 10)], 2 * UNIT), part(17, &[run(16, 30)], 0));
         assert!(Stream::of(vec![&first, &second], &SHAPE).is_err());
