@@ -82,7 +82,8 @@ impl Node {
         if units::VolumeName::check(volume).is_err() {
             return Err(Status::not_found(format!("there is no volume {volume}")));
         }
-        let folder = self.state.join(volume);
+        // No name of a volume with one of the two endings is one with the other.
+        let folder = self.state.join(format!("{volume}.d"));
         let file = self.state.join(format!("{volume}.json"));
         Ok((folder, file))
     }

@@ -331,6 +331,45 @@ fn what_is_staged_is_there_again_and_grows() {
     assert!(!mounts.contains(rig.path("").to_str().unwrap()), "{mounts}");
 }
 
+/// The token that the page of the driver has made.
+#[test]
+fn a_token_for_volumes_of_claims_is_enough() {
+    let rig = Rig::of_token(&["pvc-*", "csi-*"]);
+    rig.hindsight(&["volume", "create", "secret", "--size", "1MiB"]);
+    rig.create(&wanted("pvc-1", 4 * MIB)).unwrap();
+    rig.write("pvc-1", 0x11);
+    let volume_content_source = from_volume("pvc-1");
+    let clone = csi::CreateVolumeRequest { volume_content_source, ..wanted("pvc-2", 8 * MIB) };
+    assert_eq!(rig.create(&clone).unwrap().capacity_bytes, 8 * MIB);
+    let snapshot = csi::CreateSnapshotRequest {
+        name: "before".to_owned(),
+        source_volume_id: "pvc-1".to_owned(),
+        ..Default::default()
+    };
+    let answer: csi::CreateSnapshotResponse =
+        rig.call("Controller/CreateSnapshot", &snapshot).unwrap();
+    assert_eq!(answer.snapshot.unwrap().snapshot_id, "pvc-1@v:0");
+    let publish = csi::ControllerPublishVolumeRequest {
+        volume_id: "pvc-2".to_owned(),
+        node_id: rig::NODE.to_owned(),
+        volume_capability: Some(mount("ext4", Mode::SingleNodeWriter)),
+        ..Default::default()
+    };
+    let call = "Controller/ControllerPublishVolume";
+    rig.call::<_, csi::ControllerPublishVolumeResponse>(call, &publish).unwrap();
+    let capacity: csi::GetCapacityResponse =
+        rig.call("Controller/GetCapacity", &csi::GetCapacityRequest::default()).unwrap();
+    assert!(capacity.available_capacity > 100 * MIB, "{capacity:?}");
+    let request = csi::ListVolumesRequest::default();
+    let all: csi::ListVolumesResponse = rig.call("Controller/ListVolumes", &request).unwrap();
+    assert_eq!(all.entries.len(), 2);
+    let foreign = csi::CreateVolumeRequest {
+        volume_content_source: from_volume("secret"),
+        ..wanted("pvc-3", MIB)
+    };
+    assert_eq!(rig.create(&foreign).unwrap_err().code(), Code::NotFound);
+}
+
 /// What others made, and wrote to, is not taken over, published or shut.
 #[test]
 fn volumes_of_others_stay_as_they_are() {

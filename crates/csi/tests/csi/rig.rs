@@ -89,19 +89,24 @@ fn program(name: &str) -> PathBuf {
 
 impl Rig {
     pub fn new() -> Rig {
-        Rig::with(true)
+        Rig::with(true, &[])
     }
 
     /// The driver of a node alone.
     pub fn alone() -> Rig {
-        Rig::with(false)
+        Rig::with(false, &[])
     }
 
-    fn with(has_server: bool) -> Rig {
+    /// With a token for volumes of these names alone, over TCP.
+    pub fn of_token(patterns: &[&str]) -> Rig {
+        Rig::with(true, patterns)
+    }
+
+    fn with(has_server: bool, patterns: &[&str]) -> Rig {
         let folder = tempfile::tempdir().unwrap();
         let text = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-        let (iscsi, nbd) = (free_port(), free_port());
-        let server = has_server.then(|| serve(&text("pool"), iscsi, nbd));
+        let (iscsi, nbd, http) = (free_port(), free_port(), free_port());
+        let server = has_server.then(|| serve(&text("pool"), (iscsi, nbd, http)));
         let mut driver = Command::new(env!("CARGO_BIN_EXE_hindsight-csi"));
         driver.args(["--attach", "nbdfuse", "--data", &format!("127.0.0.1:{nbd}"), "--node", NODE]);
         driver.args([
@@ -110,8 +115,17 @@ impl Rig {
             "--endpoint",
             &format!("unix://{}", text("csi.sock")),
         ]);
-        if has_server {
-            driver.args(["--server", &format!("unix:{}", text("pool/api.sock"))]);
+        let socket = format!("unix:{}", text("pool/api.sock"));
+        if !patterns.is_empty() {
+            let (program, token) = (program("hindsight"), text("token"));
+            let mut words =
+                vec!["--server", &socket, "token", "create", "driver", "--role", "admin"];
+            patterns.iter().for_each(|pattern| words.extend(["--volume", pattern]));
+            words.extend(["--output", &token]);
+            run(program.to_str().unwrap(), &words);
+            driver.args(["--server", &format!("http://127.0.0.1:{http}"), "--token-file", &token]);
+        } else if has_server {
+            driver.args(["--server", &socket]);
         }
         driver.env_remove("HINDSIGHT_SERVER").stderr(Stdio::null());
         let driver = driver.spawn().unwrap();
@@ -257,10 +271,10 @@ impl Drop for Held {
     }
 }
 
-fn serve(pool: &str, iscsi: u16, nbd: u16) -> Child {
+fn serve(pool: &str, (iscsi, nbd, http): (u16, u16, u16)) -> Child {
     let mut command = Command::new(program("hindsight"));
     command.args(["serve", "--pool", pool, "--pool-size", "1GiB", "--http"]);
-    command.arg(format!("unix:{pool}/api.sock"));
+    command.arg(format!("unix:{pool}/api.sock")).args(["--http", &format!("127.0.0.1:{http}")]);
     command.args(["--nbd", &format!("127.0.0.1:{nbd}"), "--iscsi", &format!("127.0.0.1:{iscsi}")]);
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
