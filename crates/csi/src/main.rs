@@ -105,7 +105,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
         }
     };
     let node = Node::new(args.attach, &args.data, args.node.clone(), &args.state);
-    let node = Arc::new(node.context("the state of this node")?);
+    let node =
+        Arc::new(node.with_context(|| format!("cannot keep state in {}", args.state.display()))?);
     let mut paths = identity::calls(controller.clone(), args.attach).paths();
     if let Some(controller) = &controller {
         paths = paths.merge(controller::calls(controller).paths());

@@ -306,7 +306,9 @@ impl Node {
         unmount(&target)?;
         let removed = match fs::symlink_metadata(&target) {
             Ok(known) if known.is_dir() => fs::remove_dir(&target),
-            Ok(_) => fs::remove_file(&target),
+            // What a disk is shown in is an empty file of ours: anything else is somebody's.
+            Ok(known) if known.is_file() && known.len() == 0 => fs::remove_file(&target),
+            Ok(_) => Err(std::io::Error::other("it is no place where a volume was shown")),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
         };
@@ -446,6 +448,7 @@ fn is_blank(disk: &Path) -> Result<bool, Status> {
     Ok(bytes.iter().chain(&last).all(|&byte| byte == 0))
 }
 
+/// Mounts a disk that has a file system of this kind.
 fn mount(
     attached: &Attached,
     kind: &str,

@@ -1,11 +1,8 @@
 //! Programs of the machine that are run, and what is mounted.
 
-use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use tonic::Status;
 
@@ -22,49 +19,22 @@ pub fn run(program: &str, arguments: &[&str]) -> Result<String, Status> {
     }
 }
 
-/// How long a program may take: mkfs of a large disk is among them.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// How long a program may take, in seconds: mkfs of a large disk is among them.
+const PATIENCE: &str = "600";
+/// timeout(1) says so of a program that it ended.
+const LATE: i32 = 124;
 
-/// Runs a program to its end: its exit code, and what it printed on both.
+/// Runs a program to its end, within its time: its exit code, and what it printed on both.
 pub fn ended(program: &str, arguments: &[&str]) -> Result<(Option<i32>, String, String), Status> {
-    let failed = |error: std::io::Error| Status::internal(format!("{program}: {error}"));
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).env("LC_ALL", "C");
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(failed)?;
-    let (out, err) = (child.stdout.take(), child.stderr.take());
-    let read = |pipe: Option<Box<dyn Read + Send>>| {
-        thread::spawn(move || {
-            let mut bytes = Vec::new();
-            if let Some(mut pipe) = pipe {
-                let _ = pipe.read_to_end(&mut bytes);
-            }
-            String::from_utf8_lossy(&bytes).into_owned()
-        })
-    };
-    let (out, err) = (read(out.map(|p| Box::new(p) as _)), read(err.map(|p| Box::new(p) as _)));
-    let began = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().map_err(failed)? {
-            break status;
-        }
-        if began.elapsed() > PATIENCE {
-            let _ = child.kill();
-            // One that waits for a disk ends when the disk does.
-            thread::spawn(move || child.wait());
-            return Err(Status::deadline_exceeded(format!("{program} does not come to its end")));
-        }
-        thread::sleep(Duration::from_millis(5));
-    };
-    // What it left running may hold these open: then nobody waits for them but their threads.
-    let text = |reader: thread::JoinHandle<String>| {
-        let until = Instant::now() + Duration::from_secs(1);
-        while !reader.is_finished() && Instant::now() < until {
-            thread::sleep(Duration::from_millis(1));
-        }
-        if reader.is_finished() { reader.join().unwrap_or_default() } else { String::new() }
-    };
-    Ok((status.code(), text(out), text(err)))
+    let mut command = Command::new("timeout");
+    command.args([PATIENCE, program]).args(arguments).stdin(Stdio::null()).env("LC_ALL", "C");
+    let ran = command.output();
+    let ran = ran.map_err(|error| Status::internal(format!("timeout {program}: {error}")))?;
+    if ran.status.code() == Some(LATE) {
+        return Err(Status::deadline_exceeded(format!("{program} does not come to its end")));
+    }
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Ok((ran.status.code(), text(ran.stdout), text(ran.stderr)))
 }
 
 /// A path as an argument.

@@ -8,7 +8,7 @@ use crate::fat;
 use crate::lvm;
 use crate::ntfs;
 use crate::part::Part;
-use crate::source::Source;
+use crate::source::{Source, fetched};
 use crate::system::FileSystem;
 use crate::tree::Tree;
 use crate::xfs;
@@ -29,9 +29,7 @@ fn has(source: &dyn Source, at: u64, magic: &[u8]) -> Result<bool> {
     if at + magic.len() as u64 > source.size() {
         return Ok(false);
     }
-    let mut found = vec![0; magic.len()];
-    source.read_at(at, &mut found).map_err(|error| Error::source(at, error))?;
-    Ok(found == magic)
+    Ok(fetched(source, at, magic.len())? == magic)
 }
 
 impl FileSystem {

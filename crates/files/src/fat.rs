@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use crate::bytes::{byte, halves, le16, le32};
 use crate::error::{Error, Result};
-use crate::source::Source;
+use crate::source::{Source, fetch};
 use crate::system::FileSystem;
 use crate::tree::{
     Attributes, ENTRIES_MAX, Entry, Identity, Kind, Node, PIECES_MAX, Piece, State, Time, Tree,
@@ -57,10 +57,6 @@ pub struct Fat {
     last: RefCell<Option<(Node, Rc<Vec<Piece>>)>>,
 }
 
-fn read(disk: &dyn Source, offset: u64, bytes: &mut [u8]) -> Result<()> {
-    disk.read_at(offset, bytes).map_err(|error| Error::source(offset, error))
-}
-
 impl Shape {
     /// None if it is no FAT.
     fn read(disk: &dyn Source) -> Result<Option<Shape>> {
@@ -68,7 +64,7 @@ impl Shape {
         if disk.size() < 512 {
             return Ok(None);
         }
-        read(disk, 0, &mut first)?;
+        fetch(disk, 0, &mut first)?;
         let sector = u64::from(le16(&first, 11));
         let per_cluster = u64::from(first[13]);
         let tables = u64::from(first[16]);
@@ -146,7 +142,7 @@ impl Fat {
         let Shape { bits, table_at, .. } = self.shape;
         let mut bytes = [0; 4];
         let at = u64::from(cluster) * u64::from(bits) / 8;
-        read(&*self.disk, table_at + at, &mut bytes[..if bits == 32 { 4 } else { 2 }])?;
+        fetch(&*self.disk, table_at + at, &mut bytes[..if bits == 32 { 4 } else { 2 }])?;
         let (next, end) = match bits {
             12 if cluster % 2 == 1 => (u32::from(le16(&bytes, 0) >> 4), 0xFF8),
             12 => (u32::from(le16(&bytes, 0) & 0xFFF), 0xFF8),
@@ -199,7 +195,7 @@ impl Fat {
         if node < self.shape.top_at {
             return Err(Error::damaged("FAT: no such entry"));
         }
-        read(&*self.disk, node, &mut entry)?;
+        fetch(&*self.disk, node, &mut entry)?;
         Ok(entry)
     }
 
@@ -377,7 +373,7 @@ impl Tree for Fat {
             while at < start + piece.length {
                 let bytes = cluster.len().min((start + piece.length - at) as usize);
                 let bytes = &mut cluster[..bytes];
-                read(&*self.disk, at, bytes)?;
+                fetch(&*self.disk, at, bytes)?;
                 for (node, entry) in (at..).step_by(32).zip(bytes.chunks_exact(32)) {
                     match entry[0] {
                         0 => return Ok(found),
@@ -420,7 +416,7 @@ impl Tree for Fat {
             let (from, to) = (piece.offset.max(offset), (piece.offset + piece.length).min(end));
             if let (true, Some(place)) = (from < to, piece.place) {
                 let target = &mut bytes[(from - offset) as usize..(to - offset) as usize];
-                read(&*self.disk, place + (from - piece.offset), target)?;
+                fetch(&*self.disk, place + (from - piece.offset), target)?;
             }
         }
         Ok(length as usize)

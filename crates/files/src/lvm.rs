@@ -16,7 +16,7 @@ use crate::bytes::{le32, le64};
 use crate::crc::crc32_from;
 use crate::error::{Error, ErrorKind, Result};
 use crate::part::Part;
-use crate::source::{Slice, Source};
+use crate::source::{Slice, Source, fetched};
 use crate::system::FileSystem;
 use text::{Section, Value, shown};
 
@@ -45,12 +45,6 @@ struct Label {
     metadata: Vec<Range<u64>>,
 }
 
-fn read(source: &dyn Source, offset: u64, length: u64) -> Result<Vec<u8>> {
-    let mut bytes = vec![0; length as usize];
-    source.read_at(offset, &mut bytes).map_err(|error| Error::source(offset, error))?;
-    Ok(bytes)
-}
-
 /// Places that are listed up to one of zeros, and the end of the list.
 fn places(bytes: &[u8], mut at: usize) -> Result<(Vec<Range<u64>>, usize)> {
     let mut found = Vec::new();
@@ -75,7 +69,7 @@ impl Label {
             if at + SECTOR > source.size() {
                 return Ok(None);
             }
-            let bytes = read(source, at, SECTOR)?;
+            let bytes = fetched(source, at, SECTOR as usize)?;
             let is_one = bytes.starts_with(b"LABELONE") && &bytes[24..32] == b"LVM2 001";
             if !is_one || le64(&bytes, 8) != sector {
                 continue;
@@ -102,7 +96,7 @@ fn metadata(source: &dyn Source, place: &Range<u64>) -> Result<Option<Section>> 
     if size < HEADER_BYTES || place.end > source.size() {
         return Err(damaged());
     }
-    let header = read(source, place.start, HEADER_BYTES)?;
+    let header = fetched(source, place.start, HEADER_BYTES as usize)?;
     let is_whole = header[4..].starts_with(MAGIC)
         && crc32_from(CHECKSUM_START, &header[4..]) == le32(&header, 0)
         && le64(&header, 24) == place.start;
@@ -121,8 +115,9 @@ fn metadata(source: &dyn Source, place: &Range<u64>) -> Result<Option<Section>> 
     }
     // The text goes on behind the header where it meets the end.
     let before = length.min(size - offset);
-    let mut bytes = read(source, place.start + offset, before)?;
-    bytes.extend(read(source, place.start + HEADER_BYTES, length - before)?);
+    let mut bytes = fetched(source, place.start + offset, before as usize)?;
+    let rest = (length - before) as usize;
+    bytes.extend(fetched(source, place.start + HEADER_BYTES, rest)?);
     if crc32_from(CHECKSUM_START, &bytes) != le32(&header, 56) {
         return Err(damaged());
     }

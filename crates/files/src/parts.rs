@@ -7,7 +7,7 @@ use crate::crc::crc32;
 use crate::error::{Error, Result};
 use crate::lvm;
 use crate::part::Part;
-use crate::source::Source;
+use crate::source::{Source, fetched};
 
 /// Entries of a GPT that are read, at most.
 const GPT_ENTRIES_MAX: u32 = 1024;
@@ -30,12 +30,6 @@ pub enum PartTable {
     None,
 }
 
-fn read(disk: &dyn Source, offset: u64, length: usize) -> Result<Vec<u8>> {
-    let mut bytes = vec![0; length];
-    disk.read_at(offset, &mut bytes).map_err(|error| Error::source(offset, error))?;
-    Ok(bytes)
-}
-
 /// The parts of a disk, in the order of their numbers, and behind them the volumes of LVM in them.
 /// A disk without a table is one part.
 ///
@@ -52,7 +46,7 @@ fn table(disk: &dyn Source) -> Result<(PartTable, Vec<Part>)> {
     if disk.size() < 1024 {
         return Ok(none);
     }
-    let first = read(disk, 0, 512)?;
+    let first = fetched(disk, 0, 512)?;
     if first[510..] != [0x55, 0xaa] || !is_mbr(&first) {
         return Ok(none);
     }
@@ -87,7 +81,7 @@ fn gpt(disk: &dyn Source, sector: u64, at: u64) -> Result<Option<Vec<Part>>> {
     if at.checked_add(sector).is_none_or(|end| end > disk.size()) {
         return Ok(None);
     }
-    let mut header = read(disk, at, sector as usize)?;
+    let mut header = fetched(disk, at, sector as usize)?;
     let header_bytes = le32(&header, 12) as usize;
     if !header.starts_with(b"EFI PART") || !(92..=header.len()).contains(&header_bytes) {
         return Ok(None);
@@ -109,7 +103,7 @@ fn gpt(disk: &dyn Source, sector: u64, at: u64) -> Result<Option<Vec<Part>>> {
         .checked_mul(sector)
         .filter(|start| start.checked_add(length as u64).is_some_and(|end| end <= disk.size()));
     let Some(start) = start else { return Ok(None) };
-    let table = read(disk, start, length)?;
+    let table = fetched(disk, start, length)?;
     if crc32(&table) != le32(&header, 88) {
         return Ok(None);
     }
@@ -160,7 +154,7 @@ fn mbr(disk: &dyn Source, first: &[u8]) -> Result<Vec<Part>> {
         if (at + 1) * SECTOR > disk.size() {
             break;
         }
-        let table = read(disk, at * SECTOR, 512)?;
+        let table = fetched(disk, at * SECTOR, 512)?;
         if table[510..] != [0x55, 0xaa] {
             break;
         }

@@ -7,6 +7,8 @@ use std::iter;
 use std::ops::Range;
 use std::rc::Rc;
 
+use crate::error::{Error, Result};
+
 /// A disk at one moment: the same bytes whenever they are asked for.
 pub trait Source {
     /// Its size, in bytes.
@@ -17,6 +19,18 @@ pub trait Source {
     /// # Errors
     /// Those of the disk; reading beyond the end is one.
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
+}
+
+/// Reads bytes of a disk into place.
+pub fn fetch(disk: &dyn Source, offset: u64, bytes: &mut [u8]) -> Result<()> {
+    disk.read_at(offset, bytes).map_err(|error| Error::source(offset, error))
+}
+
+/// Reads so many bytes of a disk, a number that is within a limit.
+pub fn fetched(disk: &dyn Source, offset: u64, length: usize) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    fetch(disk, offset, &mut bytes)?;
+    Ok(bytes)
 }
 
 fn beyond() -> io::Error {

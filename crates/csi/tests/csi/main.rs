@@ -324,6 +324,16 @@ fn what_is_staged_is_there_again_and_grows() {
     rig.publish("raw", &stage, &disk, &block).unwrap();
     assert_eq!(run("blockdev", &["--getsize64", disk.to_str().unwrap()]).trim(), "8388608");
     rig.unpublish("raw", &disk);
+    // A file of somebody is no place where a volume was shown.
+    let mine = rig.path("mine");
+    fs::write(&mine, "text").unwrap();
+    let request = csi::NodeUnpublishVolumeRequest {
+        volume_id: "raw".to_owned(),
+        target_path: mine.to_str().unwrap().to_owned(),
+    };
+    let call = "Node/NodeUnpublishVolume";
+    rig.call::<_, csi::NodeUnpublishVolumeResponse>(call, &request).unwrap_err();
+    assert_eq!(fs::read(&mine).unwrap(), b"text");
     rig.unstage("raw", &stage);
     // Nothing of it stays.
     assert_eq!(fs::read_dir(rig.path("state")).unwrap().count(), 0);

@@ -15,12 +15,14 @@ pub mod kind {
     pub const REPARSE: u32 = 0xC0;
 }
 
-/// The lower bits of a reference are a record's number.
+/// How many bits of a reference are a record's number: the lower ones.
 pub const NUMBER_BITS: u32 = 48;
+/// The bits of a reference that are a record's number.
 pub const NUMBER: u64 = (1 << NUMBER_BITS) - 1;
 
 /// The name of the attributes that hold names.
 pub const NAMES: &[u16] = &[b'$' as u16, b'I' as u16, b'3' as u16, b'0' as u16];
+
 /// Text of a disk; halves of characters are kept apart, so that names stay different.
 pub fn text(units: &[u16]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -39,6 +41,7 @@ pub fn text(units: &[u16]) -> Vec<u8> {
     bytes
 }
 
+/// The units of UTF-16 that bytes are.
 pub fn units(bytes: &[u8]) -> Vec<u16> {
     bytes.chunks_exact(2).map(|two| le16(two, 0)).collect()
 }

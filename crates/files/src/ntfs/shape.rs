@@ -1,8 +1,8 @@
 //! What the first sector says.
 
 use crate::bytes::{le16, le64};
-use crate::error::{Error, Result};
-use crate::source::Source;
+use crate::error::Result;
+use crate::source::{Source, fetch};
 
 /// The largest cluster, in bytes.
 const CLUSTER_BYTES_MAX: u64 = 2 << 20;
@@ -37,7 +37,7 @@ impl Shape {
         if disk.size() < 512 {
             return Ok(None);
         }
-        disk.read_at(0, &mut first).map_err(|error| Error::source(0, error))?;
+        fetch(disk, 0, &mut first)?;
         if &first[3..11] != b"NTFS    " || first[510..] != [0x55, 0xAA] {
             return Ok(None);
         }

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::pieces::{Pieces, read_pieces};
-use crate::source::Source;
+use crate::source::{Source, fetch, fetched};
 use crate::tree::{PIECES_MAX, Piece};
 
 use super::attribute::{self, Attribute, Body, Run};
@@ -53,16 +53,11 @@ fn damaged(what: &str) -> Error {
     Error::damaged(format!("NTFS: a file {what}"))
 }
 
-fn fetch(disk: &dyn Source, offset: u64, bytes: &mut [u8]) -> Result<()> {
-    disk.read_at(offset, bytes).map_err(|error| Error::source(offset, error))
-}
-
 impl Stream {
     /// The file of records, whose own record may say in others where the rest of it is.
     pub fn of_records(disk: &dyn Source, shape: &Shape) -> Result<Stream> {
         let place = shape.records_at * shape.cluster_bytes;
-        let mut bytes = vec![0; shape.record_bytes as usize];
-        fetch(disk, place, &mut bytes)?;
+        let bytes = fetched(disk, place, shape.record_bytes as usize)?;
         let none = || Error::damaged("NTFS: the file of records is damaged");
         let record = Record::parse(bytes, 0, place)?.ok_or_else(none)?;
         let attributes = record.attributes(shape)?;
