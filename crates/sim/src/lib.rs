@@ -32,6 +32,8 @@
 //! - **Slow**: `try_read_at` says "would wait" as often as it is told to
 //!   ([`SimMedia::set_cold_every`]).
 //!
+//! Beside the machine stands the oracle of shares ([`posix`]).
+//!
 //! # Invariants
 //!
 //! 1. Same seed, same calls: same bytes, same errors. No real time, no hashing order, no thread.
@@ -43,6 +45,7 @@ mod files;
 mod media;
 mod memory;
 mod pages;
+pub mod posix;
 mod random;
 mod sectors;
 

@@ -4,7 +4,7 @@
 use crate::memory::Memory;
 use crate::model::{Model, Op};
 use crate::share::{Share, Wait};
-use crate::world::{START, apply, assert_past, assert_sound, compare, make, opening};
+use crate::world::{START, applied, apply, assert_past, assert_sound, compare, make, opening};
 
 fn bytes(length: usize, seed: u8) -> Vec<u8> {
     (0..length).map(|at| (at % 251) as u8 ^ seed | 1).collect()
@@ -73,7 +73,7 @@ fn after(node: &Node, op: &Op) -> Node {
     let now = node.now + 10;
     let share = Share::open(&memory, opening()).expect("it is there");
     let mut model = node.models.last().expect("there is one").clone();
-    let expected = model.apply(op, now);
+    let expected = applied(&mut model, op, now);
     let mut transaction = share.begin(Wait::May).expect("usable");
     assert_eq!(apply(&mut transaction, op, now), expected, "{op:?}");
     transaction.commit().expect("it is written");

@@ -10,7 +10,7 @@ use crate::memory::Memory;
 use crate::model::{Kind, Model, Node};
 use crate::restores::paths;
 use crate::share::{Blocks, Difference, Past, Wait, differences};
-use crate::world::{CACHE_BLOCKS, START, apply, make};
+use crate::world::{CACHE_BLOCKS, START, applied, apply, make};
 
 /// What differs between two moments.
 fn diff(memory: &Memory, from: usize, to: usize) -> Vec<Difference> {
@@ -142,7 +142,7 @@ proptest! {
             let mut transaction = share.begin(Wait::May).expect("usable");
             for op in ops {
                 now += 10;
-                let expected = model.apply(op, now);
+                let expected = applied(&mut model, op, now);
                 assert_eq!(apply(&mut transaction, op, now), expected);
             }
             transaction.commit().expect("it is written");

@@ -20,7 +20,7 @@ use crate::share::repair::Follow;
 use crate::share::{
     ErrorKind, Past, Share, Tree, ViewBlocks, VolumeBlocks, WHOLE_BLOCKS_MIN, Wait,
 };
-use crate::world::{CACHE_BLOCKS, START, apply, compare, opening, random, spec};
+use crate::world::{CACHE_BLOCKS, START, applied, apply, compare, opening, random, spec};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const VOLUME_BYTES: u64 = 4 << 50;
@@ -80,7 +80,7 @@ fn commit(share: &Share<VolumeBlocks>, model: &mut Model, ops: &[Op], now: &mut 
         let mut transaction = share.begin(Wait::May).expect("usable");
         for op in ops {
             *now += 10;
-            let expected = after.apply(op, *now);
+            let expected = applied(&mut after, op, *now);
             assert_eq!(apply(&mut transaction, op, *now), expected, "{op:?}");
         }
         match transaction.commit() {

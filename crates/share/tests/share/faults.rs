@@ -12,7 +12,9 @@ use crate::model::{Model, Op};
 use crate::share::{
     Create, Credentials, ErrorKind, SetAttributes, Share, Tree, WHOLE_BLOCKS_MIN, Wait,
 };
-use crate::world::{START, apply, assert_sound, caller, compare, do_all, make, opening, random};
+use crate::world::{
+    START, applied, apply, assert_sound, caller, compare, do_all, make, opening, random,
+};
 
 fn create(share: &Share<&Memory>, name: &[u8]) -> FileId {
     let root = Credentials::root();
@@ -87,7 +89,7 @@ fn an_update_that_cannot_read_leaves_nothing_wherever_it_fails() {
                         has_failed = true;
                         compare(&transaction, &model);
                     }
-                    found => assert_eq!(found, model.apply(op, now), "{op:?}, read {nth}"),
+                    found => assert_eq!(found, applied(&mut model, op, now), "{op:?}, read {nth}"),
                 }
             }
             assert_eq!(has_failed, memory.has_failed());

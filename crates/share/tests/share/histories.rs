@@ -6,7 +6,9 @@ use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptes
 use crate::memory::Memory;
 use crate::model::{Model, Op};
 use crate::share::{Share, Wait};
-use crate::world::{START, apply, assert_past, assert_sound, compare, make, opening, random};
+use crate::world::{
+    START, applied, apply, assert_past, assert_sound, compare, make, opening, random,
+};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -98,7 +100,7 @@ fn run(share: &Share<&Memory>, model: &mut Model, now: &mut u64, ops: &[Op], how
     let mut transaction = share.begin(Wait::May).expect("usable");
     for op in ops {
         *now += 10;
-        let expected = after.apply(op, *now);
+        let expected = applied(&mut after, op, *now);
         let found = apply(&mut transaction, op, *now);
         assert_eq!(found, expected, "{op:?}");
     }

@@ -11,8 +11,6 @@ mod files;
 mod histories;
 mod imports;
 mod memory;
-mod model;
-mod ops;
 mod permissions;
 mod repair;
 mod repair_oracle;
@@ -22,3 +20,4 @@ mod transactions;
 mod world;
 
 use hindsight_share as share;
+use sim::posix as model;

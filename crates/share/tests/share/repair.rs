@@ -10,7 +10,7 @@ use proptest::test_runner::RngSeed;
 use units::{FileId, Seq, WallTime};
 
 use crate::memory::{Memory, View};
-use crate::ops::Op;
+use crate::model::Op;
 use crate::repair_oracle::{Done, Oracle};
 use crate::share::check::check;
 use crate::share::repair::{Applied, Change, Follow, Moments, Plan, Reason, Request, apply, plan};

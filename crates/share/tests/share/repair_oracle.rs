@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use units::FileId;
 
-use crate::ops::Op;
+use crate::model::Op;
 use crate::share::{Attributes, Credentials, FileKind, Logged, Procedure, Tree};
 
 /// An operation of a history: its record, the request, and what it made.

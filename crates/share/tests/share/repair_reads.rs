@@ -7,7 +7,7 @@ use proptest::prelude::{Just, Strategy, prop_oneof, proptest};
 use units::{FileId, WallTime};
 
 use crate::memory::{Memory, View};
-use crate::ops::Op;
+use crate::model::Op;
 use crate::repair::{
     Culprit, Sent, Story, create, histories, in_memory, op, path, text, undo, write,
 };

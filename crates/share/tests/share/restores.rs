@@ -14,7 +14,9 @@ use crate::share::{
     Cause, CauseKind, Changer, Credentials, Effect, ErrorKind, FileKind, FilePath, Past, Restore,
     RestoreError, Restored, Share, Tree, Wait, restore,
 };
-use crate::world::{CACHE_BLOCKS, START, assert_sound, compare_bytes, do_all, find, list, make};
+use crate::world::{
+    CACHE_BLOCKS, START, assert_sound, compare_bytes, do_all, find, kind_of, list, make,
+};
 
 /// A restore as a test asks for it.
 #[derive(Clone, Debug)]
@@ -88,7 +90,7 @@ fn expected(
 ) -> Result<(BTreeMap<String, Is>, BTreeSet<String>), ErrorKind> {
     let top = |path: &str| if path == "/" { String::new() } else { path.to_owned() };
     let (from, target) = (top(asked.from), top(asked.to.unwrap_or(asked.from)));
-    let node = then.look_up(&from)?;
+    let node = then.look_up(&from).map_err(kind_of)?;
     let mut all: BTreeMap<String, Is> =
         paths(now, "").into_iter().map(|(path, node)| (path, Is::Now(node))).collect();
     for (index, _) in target.match_indices('/').filter(|(index, _)| *index > 0) {
@@ -99,7 +101,10 @@ fn expected(
             }
             Some(_) => {}
             None if asked.to.is_some() => return Err(ErrorKind::NotFound),
-            None => drop(all.insert(above.to_owned(), Is::Then(then.look_up(above)?))),
+            None => {
+                let found = then.look_up(above).map_err(kind_of)?;
+                all.insert(above.to_owned(), Is::Then(found));
+            }
         }
     }
     if let Some(Is::Now(there)) = all.get(&target)
@@ -276,7 +281,7 @@ proptest! {
             let mut transaction = share.begin(Wait::May).expect("usable");
             for op in ops {
                 now += 10;
-                let expected = model.apply(op, now);
+                let expected = crate::world::applied(&mut model, op, now);
                 assert_eq!(crate::world::apply(&mut transaction, op, now), expected);
             }
             transaction.commit().expect("it is written");

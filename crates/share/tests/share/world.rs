@@ -7,7 +7,7 @@ use format::share::place::{DATA_FIRST, INODES_FIRST};
 use units::{FileId, Inode, WallTime};
 
 use crate::memory::Memory;
-use crate::model::{Kind, Model, Op, ROOT, split};
+use crate::model::{Kind, Model, Op, ROOT, Refusal, split};
 use crate::share::check::check;
 use crate::share::{
     Caller, Create, Credentials, ErrorKind, FileKind, Opening, Past, Place, Present, SetAttributes,
@@ -70,6 +70,24 @@ fn place<T: Tree>(tree: &T, path: &str) -> Result<FileId, ErrorKind> {
     match tree.attributes(id).expect("it was found").kind {
         FileKind::Directory => Ok(id),
         _ => Err(ErrorKind::NotDirectory),
+    }
+}
+
+/// Does it to the model; how a share answers.
+pub fn applied(model: &mut Model, op: &Op, now: u64) -> Result<(), ErrorKind> {
+    model.apply(op, now).map_err(kind_of)
+}
+
+/// A refusal of the model as a share tells it.
+pub fn kind_of(refusal: Refusal) -> ErrorKind {
+    match refusal {
+        Refusal::NotFound => ErrorKind::NotFound,
+        Refusal::Exists => ErrorKind::Exists,
+        Refusal::NotDirectory => ErrorKind::NotDirectory,
+        Refusal::IsDirectory => ErrorKind::IsDirectory,
+        Refusal::NotEmpty => ErrorKind::NotEmpty,
+        Refusal::Invalid => ErrorKind::Invalid,
+        Refusal::FileTooLarge => ErrorKind::FileTooLarge,
     }
 }
 

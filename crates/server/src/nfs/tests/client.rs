@@ -51,23 +51,25 @@ pub(crate) struct Attr {
     pub(crate) mode: u32,
     pub(crate) links: u32,
     pub(crate) uid: u32,
+    pub(crate) gid: u32,
     pub(crate) size: u64,
     pub(crate) fsid: u64,
     pub(crate) fileid: u64,
+    pub(crate) atime: (u32, u32),
+    pub(crate) mtime: (u32, u32),
     pub(crate) ctime: (u32, u32),
 }
 
 pub(crate) fn attr(from: &mut Reader<'_>) -> Attr {
     let mut word = || from.u32().expect("attributes");
-    let [kind, mode, links, uid, _gid] = std::array::from_fn(|_| word());
+    let [kind, mode, links, uid, gid] = std::array::from_fn(|_| word());
     let size = from.u64().expect("size");
     from.u64().expect("used");
     from.u64().expect("rdev");
     let [fsid, fileid] = std::array::from_fn(|_| from.u64().expect("number"));
-    from.u64().expect("atime");
-    from.u64().expect("mtime");
-    let ctime = (from.u32().expect("seconds"), from.u32().expect("nanoseconds"));
-    Attr { kind, mode, links, uid, size, fsid, fileid, ctime }
+    let mut time = || (from.u32().expect("seconds"), from.u32().expect("nanoseconds"));
+    let [atime, mtime, ctime] = std::array::from_fn(|_| time());
+    Attr { kind, mode, links, uid, gid, size, fsid, fileid, atime, mtime, ctime }
 }
 
 pub(crate) fn post_op(from: &mut Reader<'_>) -> Option<Attr> {
@@ -109,6 +111,12 @@ impl Client {
         [&mark[..], &body].concat()
     }
 
+    /// It is gone: nobody waits for it.
+    pub(crate) fn close(&self) {
+        // It may have ended already.
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+    }
+
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("send");
     }
@@ -130,11 +138,17 @@ impl Client {
     pub(crate) fn call(&mut self, program: u32, procedure: u32, arguments: &[u8]) -> Vec<u8> {
         self.xid += 1;
         let record = self.record(program, procedure, arguments);
-        self.send(&record);
-        let (xid, mut body) = self.receive().expect("a reply");
+        self.ask(&record).expect("a reply")
+    }
+
+    /// The results of the call of a record, which has the number of this client; none if the
+    /// connection has ended.
+    pub(crate) fn ask(&mut self, record: &[u8]) -> Option<Vec<u8>> {
+        self.send(record);
+        let (xid, mut body) = self.receive()?;
         assert_eq!(xid, self.xid);
         assert_eq!(body[..16], [0; 16], "accepted, no verifier, success");
-        body.split_off(16)
+        Some(body.split_off(16))
     }
 
     /// The results of a call of NFS behind its status, or the status.

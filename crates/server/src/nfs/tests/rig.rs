@@ -19,7 +19,8 @@ pub(crate) const POOL_BYTES: u64 = 256 << 20;
 
 /// A pool, and a server of it that can be another one.
 pub(crate) struct Rig {
-    dir: tempfile::TempDir,
+    /// Where its file is; none of media that others keep.
+    dir: Option<tempfile::TempDir>,
     pub(crate) address: SocketAddr,
     pub(crate) pool: Arc<Pool>,
     pub(crate) shares: Arc<Shares>,
@@ -39,13 +40,12 @@ impl Rig {
         let device: Arc<dyn block::BlockDevice> = Arc::new(MediaDevice::new(Arc::new(media)));
         Pool::create(&device, &machine(), &PoolFormat { zone_bytes: 1 << 20 }).expect("a pool");
         let pool = open(device);
-        let (share, strict) = (Some(setting), true);
-        let spec = VolumeSpec { share, strict, ..VolumeSpec::new("s", volume::SHARE_BYTES) };
-        pool.create_volume(&spec).expect("a share");
-        Rig::serve(dir, pool)
+        pool.create_volume(&spec(setting)).expect("a share");
+        Rig::serve(Some(dir), pool)
     }
 
-    fn serve(dir: tempfile::TempDir, pool: Arc<Pool>) -> Rig {
+    /// A server of a pool.
+    pub(crate) fn serve(dir: Option<tempfile::TempDir>, pool: Arc<Pool>) -> Rig {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         listener.set_nonblocking(true).expect("set");
         let address = listener.local_addr().expect("address");
@@ -69,16 +69,21 @@ impl Rig {
     }
 
     /// Another server, as after a kill: the pool is not closed.
-    pub(crate) fn restart(mut self) -> Rig {
+    pub(crate) fn restart(self) -> Rig {
+        let dir = self.down().expect("a pool in a file");
+        let path: PathBuf = dir.path().join("pool.img");
+        let media = FileMedia::open(&path).expect("it is there");
+        let pool = open(Arc::new(MediaDevice::new(Arc::new(media))));
+        Rig::serve(Some(dir), pool)
+    }
+
+    /// Ends the server and its pool.
+    pub(crate) fn down(mut self) -> Option<tempfile::TempDir> {
         self.stop();
         let Rig { dir, pool, shares, context, .. } = self;
         drop((context, shares));
         assert_eq!(Arc::strong_count(&pool), 1, "nobody has it");
-        drop(pool);
-        let path: PathBuf = dir.path().join("pool.img");
-        let media = FileMedia::open(&path).expect("it is there");
-        let pool = open(Arc::new(MediaDevice::new(Arc::new(media))));
-        Rig::serve(dir, pool)
+        dir
     }
 
     pub(crate) fn opened(&self) -> Arc<Opened> {
@@ -98,6 +103,12 @@ impl Rig {
             server.stop();
         }
     }
+}
+
+/// The volume of a share `s`.
+pub(crate) fn spec(setting: ShareSetting) -> VolumeSpec {
+    let (share, strict) = (Some(setting), true);
+    VolumeSpec { share, strict, ..VolumeSpec::new("s", volume::SHARE_BYTES) }
 }
 
 fn machine() -> Machine {

@@ -1,39 +1,80 @@
-//! A model file system: maps, and nothing that is clever. Everybody in it is root.
+//! A model file system, the oracle of shares: maps, and nothing that is clever. Everybody in it is
+//! root.
+
+mod operation;
 
 use std::collections::BTreeMap;
 
-pub use crate::ops::{Bytes, Op};
-use crate::share::{ErrorKind, FILE_BYTES_MAX};
+pub use operation::{Bytes, Op};
 
+/// The number of the root.
 pub const ROOT: u64 = 1;
+/// Bytes of the largest file.
+pub const FILE_BYTES_MAX: u64 = 16 << 40;
 
+/// Why an operation is not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is nothing of that name.
+    NotFound,
+    /// The name is taken.
+    Exists,
+    /// It has to be a directory.
+    NotDirectory,
+    /// It must not be a directory.
+    IsDirectory,
+    /// The directory has entries.
+    NotEmpty,
+    /// It makes no sense for such an object.
+    Invalid,
+    /// No file may be as large.
+    FileTooLarge,
+}
+
+/// The kind of an object, and its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// Its bytes, and the verifier it was made with, until attributes are set.
     File(Bytes, Option<[u8; 8]>),
+    /// Its names and their nodes, and the directory it is in.
     Directory(BTreeMap<Vec<u8>, u64>, u64),
+    /// Its target.
     Symlink(Vec<u8>),
+    /// A named pipe.
     Fifo,
 }
 
+/// An object. Times are nanoseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
+    /// Its kind and content.
     pub kind: Kind,
+    /// Permissions.
     pub mode: u16,
+    /// Names that it has.
     pub links: u32,
+    /// Its owner.
     pub uid: u32,
+    /// Its group.
     pub gid: u32,
+    /// `atime`.
     pub accessed: u64,
+    /// `mtime`.
     pub modified: u64,
+    /// `ctime`.
     pub changed: u64,
 }
 
+/// A tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model {
+    /// All objects by their numbers, which no object gets again.
     pub nodes: BTreeMap<u64, Node>,
     next: u64,
 }
 
-type Outcome<T = ()> = Result<T, ErrorKind>;
+/// The outcome of an operation.
+pub type Outcome<T = ()> = Result<T, Refusal>;
 
 /// The directory's path, and the last name.
 pub fn split(path: &str) -> (&str, &str) {
@@ -41,22 +82,27 @@ pub fn split(path: &str) -> (&str, &str) {
 }
 
 impl Model {
+    /// An empty one.
     pub fn new(now: u64) -> Model {
         let top = node(Kind::Directory(BTreeMap::new(), ROOT), 0o755, now);
         Model { nodes: BTreeMap::from([(ROOT, top)]), next: ROOT + 1 }
     }
 
+    /// The node of a path from the root.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotDirectory`.
     pub fn look_up(&self, path: &str) -> Outcome<u64> {
         path.split('/').filter(|name| !name.is_empty()).try_fold(ROOT, |directory, name| {
             let entries = self.entries(directory)?;
-            entries.get(name.as_bytes()).copied().ok_or(ErrorKind::NotFound)
+            entries.get(name.as_bytes()).copied().ok_or(Refusal::NotFound)
         })
     }
 
     fn entries(&self, directory: u64) -> Outcome<&BTreeMap<Vec<u8>, u64>> {
         match &self.nodes[&directory].kind {
             Kind::Directory(entries, _) => Ok(entries),
-            _ => Err(ErrorKind::NotDirectory),
+            _ => Err(Refusal::NotDirectory),
         }
     }
 
@@ -89,7 +135,7 @@ impl Model {
     fn make(&mut self, path: &str, new: Node, now: u64) -> Outcome {
         let (directory, name, there) = self.place(path)?;
         if there.is_some() {
-            return Err(ErrorKind::Exists);
+            return Err(Refusal::Exists);
         }
         let (mut new, mode) = (new, self.nodes[&directory].mode);
         if mode & 0o2000 != 0 {
@@ -123,10 +169,10 @@ impl Model {
     fn resize(&mut self, node: u64, to: u64, now: u64) -> Outcome {
         let node = self.node(node);
         match &mut node.kind {
-            Kind::File(..) if to > FILE_BYTES_MAX => return Err(ErrorKind::FileTooLarge),
+            Kind::File(..) if to > FILE_BYTES_MAX => return Err(Refusal::FileTooLarge),
             Kind::File(bytes, _) => bytes.resize(to),
-            Kind::Directory(..) => return Err(ErrorKind::IsDirectory),
-            _ => return Err(ErrorKind::Invalid),
+            Kind::Directory(..) => return Err(Refusal::IsDirectory),
+            _ => return Err(Refusal::Invalid),
         }
         (node.modified, node.changed) = (now, now);
         Ok(())
@@ -135,22 +181,22 @@ impl Model {
     fn rename(&mut self, from: &str, to: &str, now: u64) -> Outcome {
         let (old, old_name, source) = self.place(from)?;
         let (new, new_name, victim) = self.place(to)?;
-        let source = source.ok_or(ErrorKind::NotFound)?;
+        let source = source.ok_or(Refusal::NotFound)?;
         if victim == Some(source) {
             return Ok(());
         }
         match victim.map(|victim| (self.is_directory(source), self.is_directory(victim))) {
-            Some((true, false)) => return Err(ErrorKind::NotDirectory),
-            Some((false, true)) => return Err(ErrorKind::IsDirectory),
+            Some((true, false)) => return Err(Refusal::NotDirectory),
+            Some((false, true)) => return Err(Refusal::IsDirectory),
             Some((true, true)) if !self.entries(victim.unwrap_or(0))?.is_empty() => {
-                return Err(ErrorKind::NotEmpty);
+                return Err(Refusal::NotEmpty);
             }
             _ => {}
         }
         let mut above = new;
         while self.is_directory(source) && above != ROOT {
             if above == source {
-                return Err(ErrorKind::Invalid);
+                return Err(Refusal::Invalid);
             }
             let Kind::Directory(_, parent) = self.nodes[&above].kind else {
                 panic!("no directory")
@@ -175,11 +221,11 @@ impl Model {
     fn link(&mut self, old: &str, path: &str, now: u64) -> Outcome {
         let old = self.look_up(old)?;
         let (directory, name, there) = match self.is_directory(old) {
-            true => return Err(ErrorKind::IsDirectory),
+            true => return Err(Refusal::IsDirectory),
             false => self.place(path)?,
         };
         if there.is_some() {
-            return Err(ErrorKind::Exists);
+            return Err(Refusal::Exists);
         }
         self.set_entry(directory, name, Some(old), now);
         let node = self.node(old);
@@ -189,11 +235,11 @@ impl Model {
 
     fn remove(&mut self, path: &str, is_rmdir: bool, now: u64) -> Outcome {
         let (directory, name, there) = self.place(path)?;
-        let there = there.ok_or(ErrorKind::NotFound)?;
+        let there = there.ok_or(Refusal::NotFound)?;
         match (is_rmdir, self.entries(there)) {
-            (true, Ok(entries)) if !entries.is_empty() => return Err(ErrorKind::NotEmpty),
-            (true, Err(_)) => return Err(ErrorKind::NotDirectory),
-            (false, Ok(_)) => return Err(ErrorKind::IsDirectory),
+            (true, Ok(entries)) if !entries.is_empty() => return Err(Refusal::NotEmpty),
+            (true, Err(_)) => return Err(Refusal::NotDirectory),
+            (false, Ok(_)) => return Err(Refusal::IsDirectory),
             _ => {}
         }
         self.set_entry(directory, name, None, now);
@@ -205,19 +251,22 @@ impl Model {
         let there = self.look_up(path)?;
         let node = self.node(there);
         match &mut node.kind {
-            Kind::Directory(..) => return Err(ErrorKind::IsDirectory),
+            Kind::Directory(..) => return Err(Refusal::IsDirectory),
             Kind::File(..) if offset + bytes.len() as u64 > FILE_BYTES_MAX => {
-                return Err(ErrorKind::FileTooLarge);
+                return Err(Refusal::FileTooLarge);
             }
             Kind::File(_, _) if bytes.is_empty() => return Ok(()),
             Kind::File(content, _) => content.write(offset, bytes),
-            _ => return Err(ErrorKind::Invalid),
+            _ => return Err(Refusal::Invalid),
         }
         (node.modified, node.changed) = (now, now);
         Ok(())
     }
 
     /// Does it, or says why not and changes nothing.
+    ///
+    /// # Errors
+    /// Why not.
     pub fn apply(&mut self, op: &Op, now: u64) -> Outcome {
         match op {
             Op::Create(path) => self.make(path, node(file(None), 0o644, now), now),
@@ -234,7 +283,7 @@ impl Model {
                     size.map_or(Ok(()), |size| self.resize(self.next - 1, size, now))
                 }
                 (Some(there), _) if !matches!(self.nodes[&there].kind, Kind::File(..)) => {
-                    Err(ErrorKind::Exists)
+                    Err(Refusal::Exists)
                 }
                 (Some(there), size) => size.map_or(Ok(()), |size| self.resize(there, size, now)),
             },

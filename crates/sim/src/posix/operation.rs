@@ -1,38 +1,55 @@
-//! Operations on a share and its model, and the bytes of the model's files.
+//! Operations on a tree, and the bytes of files.
 
 use std::collections::BTreeMap;
 
 const BLOCK: u64 = 4096;
 
-/// What is done; paths are from the top.
+/// An operation; paths are from the top.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
+    /// A new file.
     Create(String),
-    /// Unchecked, with a size.
+    /// A file, new or not, with a size.
     Open(String, Option<u64>),
+    /// A new file with a verifier, or the file that was made with it.
     Exclusive(String, u8),
+    /// A new directory.
     Mkdir(String),
+    /// A new symbolic link with a target.
     Symlink(String, Vec<u8>),
+    /// A new named pipe.
     Fifo(String),
+    /// Another name of what has the first.
     Link(String, String),
+    /// Removes a name of anything but a directory.
     Remove(String),
+    /// Removes a directory.
     Rmdir(String),
+    /// From one name to another.
     Rename(String, String),
+    /// Bytes at an offset.
     Write(String, u64, Vec<u8>),
+    /// The size of a file.
     Resize(String, u64),
+    /// Permissions.
     Mode(String, u16),
+    /// Owner and group.
     Owner(String, u32, u32),
+    /// `atime` and `mtime`.
     Times(String, u64, u64),
 }
 
 /// Bytes with holes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bytes {
+    /// How many.
     pub size: u64,
+    /// Blocks of 4 KiB that are no holes, by their number.
     pub blocks: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Bytes {
+    /// Writes over them, or beyond.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         for (at, byte) in (offset..).zip(bytes) {
             let block = self.blocks.entry(at / BLOCK).or_insert_with(|| vec![0; BLOCK as usize]);
@@ -41,6 +58,7 @@ impl Bytes {
         self.size = self.size.max(offset + bytes.len() as u64);
     }
 
+    /// Cuts, or adds zeros.
     pub fn resize(&mut self, size: u64) {
         self.blocks.retain(|block, _| block * BLOCK < size);
         if let Some(last) = self.blocks.get_mut(&(size / BLOCK)) {
@@ -49,6 +67,8 @@ impl Bytes {
         self.size = size;
     }
 
+    /// As many of them as there are.
+    #[must_use]
     pub fn read(&self, offset: u64, count: usize) -> Vec<u8> {
         let end = self.size.min(offset.saturating_add(count as u64));
         let mut bytes = Vec::new();
