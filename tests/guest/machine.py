@@ -5,9 +5,10 @@
 
 KIND is one of nbd-ext4, nbd-xfs, iscsi-ext4, iscsi-xfs, iscsi-chap, iscsi-multipath, nfs, lvm; all by default, but for
 multipath where its daemon (package multipath-tools) is not installed. With CSI_SANITY=PATH, csi-sanity of
-kubernetes-csi, there are csi-iscsi and csi-nbd, which take hindsight-csi from beside HINDSIGHT. They run one after the other,
-with the server killed (SIGKILL) and started again under each; with --minutes again and again, and with
-more kills, until the time is over. A stock Debian kernel with the modules it needs, busybox and this
+kubernetes-csi, there are csi-iscsi and csi-nbd, which take hindsight-csi from beside HINDSIGHT. With NFS_SUITES=IMAGE, which
+make-suites makes, there are suites-cthon, -libnfs, -pjdfstest, -work and -xfstests (XFSTESTS has what `check` is given: -g quick),
+which kill the server in -work alone. They run one after the other, with the server killed (SIGKILL) and
+started again under each; with --minutes again and again, and with more kills, until the time is over. A stock Debian kernel with the modules it needs, busybox and this
 machine's own client and file system tools boot from memory under QEMU: there is no disk image. The
 server listens on loopback only, which the guest reaches as 10.0.2.2. What the guest prints goes to
 standard output, lines with `@` apart: these ask Host for something. Exit code 0: everything held.
@@ -19,13 +20,16 @@ CACHE = os.environ.get("GUEST_CACHE") or os.path.expanduser("~/.cache/hindsight-
 KINDS = ["nbd-ext4", "nbd-xfs", "iscsi-ext4", "iscsi-xfs", "iscsi-chap", "iscsi-multipath", "nfs", "lvm"]
 SANITY = os.environ.get("CSI_SANITY")
 KINDS += ["csi-iscsi", "csi-nbd"] if SANITY else []
-SCRIPTS = ["init", "tests", "steps", "disks", "nbd", "iscsi", "nfs", "lvm", "csi"]
+SUITES = os.environ.get("NFS_SUITES")
+KINDS += [f"suites-{name}" for name in ["cthon", "libnfs", "pjdfstest", "work", "xfstests"]] if SUITES else []
+SCRIPTS = ["init", "tests", "steps", "disks", "nbd", "iscsi", "nfs", "lvm", "csi", "suites"]
 TOOLS = ["sync", "mkfs.ext4", "e2fsck", "mkfs.xfs", "xfs_repair", "fstrim", "blkdiscard", "nbd-client",
          "iscsid", "iscsiadm", "ip", "lvm"]
 CSI_TOOLS = ["mount", "blockdev", "umount", "findmnt", "blkid", "resize2fs", "xfs_growfs"]
 MODULES = ["virtio_pci", "virtio_net", "crc32c_generic", "ext4", "xfs", "nbd", "iscsi_tcp", "sd_mod",
            "dm_multipath", "dm_service_time", "scsi_dh_alua", "nfsv3"]
-TIMEOUT_S = 600
+MODULES += ["virtio_blk"] if SUITES else []
+TIMEOUT_S = 4 * 3600 if SUITES else 600
 PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
 
 
@@ -250,12 +254,13 @@ def run_guest(folder, host, timeout_s):
     kernel = glob.glob(f"{CACHE}/kernel/boot/vmlinuz-*")[0]
     line = ("console=ttyS0 quiet loglevel=4 panic=-1 oops=panic mitigations=off nokaslr "
             "random.trust_cpu=on audit=0 no_timer_check tsc=reliable")
-    command = ["qemu-system-x86_64", "-accel", acceleration, "-cpu", "max", "-m", "1G",
+    command = ["qemu-system-x86_64", "-accel", acceleration, "-cpu", "max", "-m", "2G" if SUITES else "1G",
                "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
                "-serial", f"file:{folder}/kernel.log", "-serial", "stdio",
                "-kernel", kernel, "-initrd", f"{folder}/initrd", "-append", line,
                "-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile=",
                "-device", "virtio-rng-pci"]
+    command += ["-drive", f"file={SUITES},format=raw,if=virtio,snapshot=on"] if SUITES else []
     guest = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                              errors="replace", bufsize=1)
     timer = threading.Timer(timeout_s, guest.kill)
@@ -296,15 +301,17 @@ def main():
         server = Server(os.path.abspath(arguments.hindsight), folder)
         try:
             server.command("volume", "create", "disk", "--size", "512MiB")
-            server.command("share", "create", "home")
-            # The guest's ports below 1024 are others when QEMU has passed them on.
-            server.command("share", "allow", "home", "127.0.0.1", "--any-port", "--squash", "none")
+            for share in ["home", "scratch"]:
+                server.command("share", "create", share)
+                # The guest's ports below 1024 are others when QEMU has passed them on.
+                server.command("share", "allow", share, "127.0.0.1", "--any-port", "--squash", "none")
             target = json.loads(server.command("target", "show", "disk", "--json"))["name"]
             root = make_root({
                 "KINDS": " ".join(arguments.kind), "KILLS": 10 if seconds else 1,
                 "SECONDS_AT_LEAST": seconds, "NBD_PORT": server.nbd, "NFS_PORT": server.nfs,
                 "ISCSI_PORTS": " ".join(map(str, server.iscsi)),
-                "HTTP_PORT": server.http, "ISCSI_BASE": target.removesuffix(":disk")}, server)
+                "HTTP_PORT": server.http, "ISCSI_BASE": target.removesuffix(":disk"),
+                "XFSTESTS": os.environ.get("XFSTESTS", "-g quick")}, server)
             with open(f"{folder}/initrd", "wb") as file:
                 file.write(root)
             code = run_guest(folder, Host(server), TIMEOUT_S + seconds)
