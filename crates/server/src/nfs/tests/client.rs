@@ -97,7 +97,7 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).expect("connect");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
+        stream.set_read_timeout(Some(Duration::from_secs(120))).expect("set");
         Client { stream, xid: 100, uid: 0 }
     }
 
@@ -124,7 +124,10 @@ impl Client {
     /// The next reply: its xid, and what stands behind it; none if the connection has ended.
     pub(crate) fn receive(&mut self) -> Option<(u32, Vec<u8>)> {
         let mut mark = [0; 4];
-        self.stream.read_exact(&mut mark).ok()?;
+        if let Err(error) = self.stream.read_exact(&mut mark) {
+            assert_ne!(error.kind(), std::io::ErrorKind::WouldBlock, "no answer comes");
+            return None;
+        }
         let mark = u32::from_be_bytes(mark);
         assert!(mark >> 31 == 1, "a reply is one fragment");
         let mut body = vec![0; (mark & !(1 << 31)) as usize];
