@@ -5,11 +5,13 @@
 
 KIND is one of nbd-ext4, nbd-xfs, iscsi-ext4, iscsi-xfs, iscsi-chap, iscsi-multipath, nfs, lvm; all by default, but for
 multipath where its daemon (package multipath-tools) is not installed. With CSI_SANITY=PATH, csi-sanity of
-kubernetes-csi, there are csi-iscsi and csi-nbd, which take hindsight-csi from beside HINDSIGHT. With NFS_SUITES=IMAGE, which
-make-suites makes, there are suites-cthon, -libnfs, -pjdfstest, -work and -xfstests (XFSTESTS has what `check` is given: -g quick),
-which kill the server in -work alone. They run one after the other, with the server killed (SIGKILL) and
-started again under each; with --minutes again and again, and with more kills, until the time is over. A stock Debian kernel with the modules it needs, busybox and this
-machine's own client and file system tools boot from memory under QEMU: there is no disk image. The
+kubernetes-csi, there are csi-iscsi and csi-nbd, which take hindsight-csi from beside HINDSIGHT. With
+NFS_SUITES=IMAGE, which make-suites makes, there are suites-cthon, -libnfs, -pjdfstest and -work, and -xfstests,
+which takes hours and has to be named (XFSTESTS has what its `check` is given: -g quick). They run one after the
+other, with the server killed (SIGKILL) and started again under each, of the suites under -work alone; with
+--minutes again and again, and with more kills, until the time is over. A stock Debian kernel with the modules it needs, busybox and this
+machine's own client and file system tools boot from memory under QEMU: there is no
+disk image but that of the suites. The
 server listens on loopback only, which the guest reaches as 10.0.2.2. What the guest prints goes to
 standard output, lines with `@` apart: these ask Host for something. Exit code 0: everything held.
 """

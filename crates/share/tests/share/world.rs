@@ -243,16 +243,9 @@ pub fn list<T: Tree>(tree: &T, id: FileId) -> BTreeMap<Vec<u8>, Inode> {
     listed
 }
 
-/// Compares small files whole, of large ones what is around the blocks that are there.
+/// Compares the bytes of a file.
 pub fn compare_bytes<T: Tree>(tree: &T, id: FileId, bytes: &crate::model::Bytes) {
-    let mut ranges = vec![(bytes.size.saturating_sub(5000), 6000)];
-    if bytes.size < 100_000 {
-        ranges.push((0, bytes.size as usize + 10));
-    } else {
-        let around = |block: &u64| ((block * 4096).saturating_sub(4097), 3 * 4096);
-        ranges.extend(bytes.blocks.keys().map(around));
-    }
-    for (offset, count) in ranges {
+    for (offset, count) in bytes.ranges() {
         let mut buffer = vec![0xee; count];
         let read = tree.read(&Credentials::root(), id, offset, &mut buffer).expect("it is read");
         let expected = bytes.read(offset, count);

@@ -67,6 +67,20 @@ impl Bytes {
         self.size = size;
     }
 
+    /// The ranges that a comparison reads, with their lengths: of small files all, of large ones
+    /// the end, and the surroundings of the blocks that are there.
+    #[must_use]
+    pub fn ranges(&self) -> Vec<(u64, usize)> {
+        let mut ranges = vec![(self.size.saturating_sub(5000), 6000)];
+        if self.size < 100_000 {
+            ranges.push((0, self.size as usize + 10));
+        } else {
+            let around = |block: &u64| ((block * BLOCK).saturating_sub(4097), 3 * BLOCK as usize);
+            ranges.extend(self.blocks.keys().map(around));
+        }
+        ranges
+    }
+
     /// As many of them as there are.
     #[must_use]
     pub fn read(&self, offset: u64, count: usize) -> Vec<u8> {
