@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::fixture::{Fixture, Ran, hindsight, run};
-use crate::tls::openssl;
+use crate::tls::{AT_TIME, openssl};
 
 /// What `find` tells of a directory: each path with its mode and size.
 fn tree(dir: &Path) -> String {
@@ -22,10 +22,14 @@ fn tree(dir: &Path) -> String {
 
 /// Runs `hindsight tls` in a directory, after a clock that is ahead.
 fn ahead(dir: &Path, ahead: &str, words: &str) -> Ran {
-    let mut command = Command::new("faketime");
-    command.args(["-f", ahead]).arg(env!("CARGO_BIN_EXE_hindsight")).arg("tls");
+    let mut command = Command::new(AT_TIME);
+    command.args([ahead, env!("CARGO_BIN_EXE_hindsight"), "tls"]);
     command.args(words.split(' ')).current_dir(dir);
-    Ran::of(command.output().expect("faketime: scripts/install-packages test"))
+    Ran::of(command.output().expect("run"))
+}
+
+fn ok(ran: &Ran) {
+    assert_eq!(ran.code, 0, "{ran:?}");
 }
 
 fn tls(dir: &Path, words: &str) -> Ran {
@@ -36,7 +40,7 @@ fn tls(dir: &Path, words: &str) -> Ran {
 
 fn done(dir: &Path, words: &str) -> String {
     let ran = tls(dir, words);
-    assert_eq!(ran.code, 0, "{words}: {ran:?}");
+    ok(&ran);
     ran.out
 }
 
@@ -225,8 +229,8 @@ fn certificates_end_when_they_should_and_are_renewed_by_the_authority_that_is_th
         dates.to_owned()
     };
     let at = "2026-11-29 12:00:00";
-    assert_eq!(ahead(dir.path(), at, "init --name storage.example --name 10.0.0.5 tls").code, 0);
-    assert_eq!(ahead(dir.path(), at, "client backup tls --days 30").code, 0);
+    ok(&ahead(dir.path(), at, "init --name storage.example --name 10.0.0.5 tls"));
+    ok(&ahead(dir.path(), at, "client backup tls --days 30"));
     let begins = "notBefore=Nov 28 12:00:00 2026 GMT\nnotAfter=";
     for (file, end) in [
         ("tls/ca-cert.pem", "Nov 25 12:00:00 2036 GMT"),
@@ -252,7 +256,7 @@ fn certificates_end_when_they_should_and_are_renewed_by_the_authority_that_is_th
     );
     // Nothing outlives the authority, and it signs no more when it has expired.
     let late = "2035-11-29 12:00:00";
-    assert_eq!(ahead(dir.path(), late, "client late tls").code, 0);
+    ok(&ahead(dir.path(), late, "client late tls"));
     assert!(
         ends("tls/clients/late/client-cert.pem").ends_with("notAfter=Nov 25 12:00:00 2036 GMT\n")
     );
@@ -265,7 +269,7 @@ fn certificates_end_when_they_should_and_are_renewed_by_the_authority_that_is_th
     for name in ["server-cert.pem", "server-key.pem"] {
         fs::remove_file(dir.path().join("tls").join(name)).expect("removed");
     }
-    assert_eq!(ahead(dir.path(), late, "init --name other.example tls").code, 0);
+    ok(&ahead(dir.path(), late, "init --name other.example tls"));
     assert_eq!(fs::read(dir.path().join("tls/ca-key.pem")).expect("read"), authority);
     let words = "verify -CAfile tls/ca-cert.pem -verify_hostname other.example tls/server-cert.pem";
     openssl(dir.path(), late, words);

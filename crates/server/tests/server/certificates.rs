@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::process::Command;
 
+const AT_TIME: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/at-time");
 const NEW_KEY: &str = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
 
 /// Runs openssl in a directory, with words that blanks divide, after a clock that says `date`.
 fn openssl(dir: &Path, date: &str, words: &str) {
-    let clock: &[&str] = if date == "now" { &[] } else { &["faketime", date] };
-    let mut command = Command::new("env");
-    command.args(clock).arg("openssl").args(words.split(' ')).current_dir(dir);
-    let output = command.output().expect("faketime and openssl: scripts/install-packages test");
+    let mut command = Command::new(AT_TIME);
+    command.args([date, "openssl"]).args(words.split(' ')).current_dir(dir);
+    let output = command.output().expect("run");
     assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
 }
 

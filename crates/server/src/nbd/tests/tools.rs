@@ -27,10 +27,10 @@ pub(super) fn python(script: &str) -> String {
 
 /// Runs openssl in a directory, with words that blanks divide, after a clock that says `date`.
 pub(crate) fn openssl(directory: &Path, date: &str, words: &str) {
-    let clock: &[&str] = if date == "now" { &[] } else { &["faketime", date] };
-    let mut command = Command::new("env");
-    command.args(clock).arg("openssl").args(words.split(' ')).current_dir(directory);
-    let output = command.output().expect("faketime and openssl: scripts/install-packages test");
+    let at_time = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/at-time");
+    let mut command = Command::new(at_time);
+    command.args([date, "openssl"]).args(words.split(' ')).current_dir(directory);
+    let output = command.output().expect("run");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "openssl {words}: {errors}");
 }
