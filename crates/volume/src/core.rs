@@ -59,7 +59,7 @@ pub struct Core {
     openings: RankedMutex<Vec<Weak<Opening>>>,
     /// Segments that were made for writers since the pool was opened.
     segments_made: AtomicU64,
-    /// Entries that may wait in memory per volume before they are written as a run.
+    /// Entries that may wait in memory, of all volumes, before some are written as a run.
     pub pending_max: usize,
     /// Set when the pool is closed.
     closed: AtomicBool,

@@ -15,7 +15,9 @@ use format::time::{TIME_ENTRIES_MAX, TimeEntry};
 use history::{Gate, Segment, StoredRun, TimeRun, Timeline, write_time_run};
 use units::Seq;
 
+use crate::catalogue::transaction::Transaction;
 use crate::catalogue::{Commit, RunRecord, SegmentRecord, tables};
+use crate::core::Core;
 use crate::pool::run_figures::Figures;
 use crate::retention::filter::{Nodes, sift};
 use crate::retention::needed::Needed;
@@ -50,52 +52,68 @@ struct WrittenTimes {
     joined: Vec<Arc<TimeRun>>,
 }
 
+/// A map flush of which all is written, and nothing is committed.
+pub struct MapFlush<'a> {
+    stream: &'a Stream,
+    frozen: Frozen,
+    runs: Vec<Written>,
+    times: Option<WrittenTimes>,
+    /// Entries that nothing needs any more, by segment.
+    dropped: BTreeMap<u64, i64>,
+}
+
+/// Commits map flushes of any volumes together: the device is flushed for all of them at once.
+///
+/// # Errors
+/// `Refused`, `Io`.
+pub fn commit_map_flushes(core: &Core, flushes: Vec<MapFlush<'_>>) -> Result<()> {
+    if flushes.is_empty() {
+        return Ok(());
+    }
+    // Dirty data goes out now, so that others do not wait for it behind the commit.
+    core.store.flush()?;
+    let mut tx = core.begin()?;
+    flushes.iter().try_for_each(|flush| flush.put(&mut tx))?;
+    drop(tx.commit()?);
+    flushes.into_iter().for_each(MapFlush::install);
+    Ok(())
+}
+
 impl Stream {
     /// Writes everything pending out as runs. The caller holds `work`.
     ///
     /// # Errors
     /// `Full`, `Refused`, `Io`.
     pub(crate) fn flush_map(&self) -> Result<()> {
+        commit_map_flushes(&self.core, self.begin_map_flush()?.into_iter().collect())
+    }
+
+    /// The same without the commit. The caller holds `work` until that is done.
+    ///
+    /// # Errors
+    /// Those of [`Stream::flush_map`].
+    pub(crate) fn begin_map_flush(&self) -> Result<Option<MapFlush<'_>>> {
         if self.is_buried() {
-            return Ok(());
+            return Ok(None);
         }
         // Should there be no room, it is tried again as late.
         self.pending().reset();
         let frozen = self.freeze_pending()?;
         if frozen.times.is_empty() && frozen.timelines.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
-        let mut dropped: BTreeMap<u64, i64> = BTreeMap::new();
-        let mut written = Vec::new();
-        let times = match self.write_all(&frozen, &mut dropped, &mut written) {
-            Ok(times) => times,
+        let mut dropped = BTreeMap::new();
+        let mut runs = Vec::new();
+        match self.write_all(&frozen, &mut dropped, &mut runs) {
+            Ok(times) => Ok(Some(MapFlush { stream: self, frozen, runs, times, dropped })),
             Err(e) => {
                 // No commit names them, and none will.
-                for run in written.iter().filter_map(|part| part.run.as_ref()) {
+                for run in runs.iter().filter_map(|part| part.run.as_ref()) {
                     self.core.store.retire_extents(&run.extents);
                 }
-                return Err(e);
+                Err(e)
             }
-        };
-        // Dirty data goes out now, so that others do not wait for it behind the commit.
-        self.core.store.flush()?;
-        self.commit_flush(&frozen, &written, times.as_ref(), &dropped)?;
-        for (segment, live, ..) in &frozen.segments {
-            let gone = dropped.get(&segment.number).copied().unwrap_or(0);
-            segment.committed_entries.store(live - gone, Ordering::Release);
-            segment.add_entries(-gone);
         }
-        for part in written {
-            self.core.figures.note(&[], part.run.as_ref().map(|run| (run.id, part.figures)));
-            part.timeline.install_flushed(part.parts, part.run.map(Arc::new));
-        }
-        if let Some(WrittenTimes { run, joined }) = times {
-            self.times().replace_newest(joined.len(), Arc::new(run));
-            joined.iter().for_each(|run| self.core.store.retire_extents(&run.pages));
-        }
-        self.log().drop_times(frozen.seq);
-        self.note_recovered_flushed();
-        Ok(())
     }
 
     /// The same, if there is room for the runs; false when there is none: what is pending waits on.
@@ -227,35 +245,56 @@ impl Stream {
         let run = write_time_run(store, self.core.next_run(), self.id, &times, stays)?;
         Ok(WrittenTimes { run, joined })
     }
+}
 
-    fn commit_flush(
-        &self,
-        frozen: &Frozen,
-        written: &[Written],
-        times: Option<&WrittenTimes>,
-        dropped: &BTreeMap<u64, i64>,
-    ) -> Result<()> {
-        let mut tx = self.core.begin()?;
-        for part in written {
+impl MapFlush<'_> {
+    /// Entries of a segment that stay, of so many.
+    fn stay(&self, segment: &Segment, live: i64) -> i64 {
+        live - self.dropped.get(&segment.number).copied().unwrap_or(0)
+    }
+
+    /// Puts it into a transaction.
+    fn put(&self, tx: &mut Transaction<'_>) -> Result<()> {
+        for part in &self.runs {
             if let Some(run) = &part.run {
                 tx.put(tables::MAP_RUNS, run.id, &record_of_run(run, part.timeline.id))?;
                 tx.put(tables::FIGURES, run.id, &part.figures)?;
             }
         }
-        if let Some(WrittenTimes { run, joined }) = times {
+        if let Some(WrittenTimes { run, joined }) = &self.times {
             joined.iter().try_for_each(|run| tx.remove(tables::TIME_RUNS, run.id))?;
-            tx.put(tables::TIME_RUNS, run.id, &record_of_times(run, self.id))?;
+            tx.put(tables::TIME_RUNS, run.id, &record_of_times(run, self.stream.id))?;
         }
-        for (segment, live, end, sealed) in &frozen.segments {
-            let gone = dropped.get(&segment.number).copied().unwrap_or(0);
-            commit_segment(&tx, segment, live - gone, *end, *sealed)?;
+        for (segment, live, end, sealed) in &self.frozen.segments {
+            commit_segment(tx, segment, self.stay(segment, *live), *end, *sealed)?;
         }
-        let record = tx.change(&self.record);
-        record.flushed_seq = frozen.last.seq.0;
-        record.flushed_ns = frozen.last.time.as_nanos();
-        record.flushed_bytes_total = frozen.last.bytes_total;
-        record.flushed_flushes_total = frozen.last.flushes_total;
-        tx.commit().map(drop)
+        let last = &self.frozen.last;
+        let record = tx.change(&self.stream.record);
+        record.flushed_seq = last.seq.0;
+        record.flushed_ns = last.time.as_nanos();
+        record.flushed_bytes_total = last.bytes_total;
+        record.flushed_flushes_total = last.flushes_total;
+        Ok(())
+    }
+
+    /// Takes it up in memory: it is committed.
+    fn install(self) {
+        let (stream, core) = (self.stream, &self.stream.core);
+        for (segment, live, ..) in &self.frozen.segments {
+            let stay = self.stay(segment, *live);
+            segment.committed_entries.store(stay, Ordering::Release);
+            segment.add_entries(stay - live);
+        }
+        for part in self.runs {
+            core.figures.note(&[], part.run.as_ref().map(|run| (run.id, part.figures)));
+            part.timeline.install_flushed(part.parts, part.run.map(Arc::new));
+        }
+        if let Some(WrittenTimes { run, joined }) = self.times {
+            stream.times().replace_newest(joined.len(), Arc::new(run));
+            joined.iter().for_each(|run| core.store.retire_extents(&run.pages));
+        }
+        stream.log().drop_times(self.frozen.seq);
+        stream.note_recovered_flushed();
     }
 }
 

@@ -13,8 +13,6 @@ use crate::jobs::parts::Parts;
 use crate::volume::Volume;
 use crate::{ErrorKind, Result};
 
-/// Trims of whole pages that may wait in memory: a page look-up walks them.
-const PENDING_NODES_MAX: usize = 2048;
 /// A full merge is due when this share of the retained seqs has left the window: 1 in 8.
 const EXPIRED_SHARE: u64 = 8;
 
@@ -156,16 +154,6 @@ impl Volume {
             return false;
         }
         self.pending().is_due(now_ns)
-    }
-
-    /// Whether so much of the map is pending that memory asks for a flush.
-    pub(crate) fn is_map_full(&self) -> bool {
-        let counts = self.own_timelines().into_iter().map(|t| t.pending_counts());
-        let (entries, nodes) = counts.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-        let batches = self.log().with_times(<[_]>::len);
-        entries >= self.core.pending_max
-            || nodes >= PENDING_NODES_MAX
-            || batches >= self.core.pending_max
     }
 
     fn wants_reclaim(&self, has_moves: bool) -> Result<bool> {

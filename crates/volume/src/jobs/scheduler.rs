@@ -15,7 +15,7 @@ use env::RankedMutex;
 
 use crate::core::SPARES_WANTED;
 use crate::jobs::dedup::Deduplication;
-use crate::jobs::flushes::flush_maps;
+use crate::jobs::flushes::{flush_maps, full_maps};
 use crate::jobs::job::{EachVolume, Job, Left, Plain, Turn};
 use crate::jobs::load::Load;
 use crate::jobs::merges::{COMPACTION, Merges, is_room_short};
@@ -237,7 +237,7 @@ impl Scheduler {
             Left::Until(until_ns) => until_ns.min(again_ns),
             Left::More(_) => again_ns,
         };
-        let (full_maps, is_pressed) = (self.full_maps(), self.is_pressed());
+        let (full_maps, is_pressed) = (full_maps(&self.parts).len(), self.is_pressed());
         (Rest::Failed { full_maps, is_pressed }, until_ns)
     }
 
@@ -248,8 +248,8 @@ impl Scheduler {
             && match rest {
                 Rest::Idle => true,
                 Rest::MakesWay => self.load.has_writers(now_ns) && !self.is_pressed(),
-                Rest::Failed { full_maps, is_pressed } => {
-                    self.full_maps() <= full_maps && (is_pressed || !self.is_pressed())
+                Rest::Failed { full_maps: full, is_pressed } => {
+                    full_maps(&self.parts).len() <= full && (is_pressed || !self.is_pressed())
                 }
             };
         if goes_on { (until_ns - now_ns).min(NAP_NS) } else { 0 }
@@ -259,11 +259,7 @@ impl Scheduler {
     fn is_pressed(&self) -> bool {
         is_room_short(&self.parts.core.store)
             || self.parts.core.store.spares().len() < SPARES_MIN
-            || self.full_maps() > 0
-    }
-
-    fn full_maps(&self) -> usize {
-        self.parts.registry.all().iter().filter(|volume| volume.is_map_full()).count()
+            || !full_maps(&self.parts).is_empty()
     }
 
     /// Lets go of all that is under way: it holds room.

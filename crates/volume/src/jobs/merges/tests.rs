@@ -7,6 +7,7 @@ use history::Slot;
 use sim::{SimClock, SimEntropy, SimMedia};
 use units::WallTime;
 
+use crate::jobs::flushes::full_maps;
 use crate::jobs::merge::RUNS_MAX;
 use crate::types::{Budget, Deletion, VolumeSpec, WriteOp};
 use crate::volume::Volume;
@@ -39,6 +40,10 @@ impl Rig {
     fn volume(&self, name: &str, window_ns: u64) -> Arc<Volume> {
         let spec = VolumeSpec { window_ns, ..VolumeSpec::new(name, 64 << 20) };
         self.pool.create_volume(&spec).expect("made")
+    }
+
+    fn is_full(&self, volume: &Volume) -> bool {
+        full_maps(&self.pool).iter().any(|full| full.id == volume.id)
     }
 
     fn step(&self) {
@@ -100,7 +105,7 @@ fn a_volume_whose_map_is_full_at_each_step_starves_no_other() {
     let (greedy, other) = (rig.volume("greedy", DAY_NS), rig.volume("other", DAY_NS));
     make_runs(&rig.pool, &other, RUNS_MAX as u64 + 2);
     for _ in 0..8 {
-        while !greedy.is_map_full() {
+        while !rig.is_full(&greedy) {
             fill(&greedy, 64);
         }
         rig.step();

@@ -10,6 +10,7 @@ use sim::{SimClock, SimEntropy, SimMedia};
 use units::WallTime;
 
 use super::{AFTER_FAILURE_NS, NAP_NS, REST_NS_MAX, Rest, STEP_BYTES};
+use crate::jobs::flushes::full_maps;
 use crate::jobs::job::{EachVolume, Job, Left, Turn};
 use crate::jobs::parts::Parts;
 use crate::types::{Budget, VolumeSpec, WriteOp};
@@ -62,6 +63,10 @@ impl Rig {
     fn volume(&self, name: &str) -> Arc<Volume> {
         let spec = VolumeSpec { window_ns: 1 << 60, ..VolumeSpec::new(name, 128 << 20) };
         self.pool.create_volume(&spec).expect("made")
+    }
+
+    fn is_full(&self, volume: &Volume) -> bool {
+        full_maps(&self.pool).iter().any(|full| full.id == volume.id)
     }
 
     /// Turns until there is nothing to do.
@@ -176,13 +181,13 @@ fn work_that_can_wait_does_not_rest_while_nobody_writes_or_when_it_is_pressed() 
     put(&volume, 0, 1);
     let nap = rig.pool.turn();
     assert!(!nap.is_zero(), "somebody writes");
-    while !volume.is_map_full() {
+    while !rig.is_full(&volume) {
         put(&volume, 0, 64);
     }
     assert_eq!(rig.pool.work.lock().rest.0, Rest::MakesWay);
     let mut work = rig.pool.work.lock();
     work.turn();
-    assert!(!volume.is_map_full(), "what cannot wait is done at once");
+    assert!(!rig.is_full(&volume), "what cannot wait is done at once");
 }
 
 #[test]
@@ -221,11 +226,11 @@ fn what_has_failed_rests_for_seconds_unless_others_have_more_to_do() {
     assert_eq!(rest, Rest::Failed { full_maps: 0, is_pressed: false });
     assert!(until_ns - rig.clock.peek_ns() > AFTER_FAILURE_NS - 100 * MS);
     assert_eq!((rig.pool.turn(), TRIES.get()), (NAP, 1), "it is not tried again");
-    while !volume.is_map_full() {
+    while !rig.is_full(&volume) {
         put(&volume, 0, 64);
     }
     rig.pool.turn();
-    assert!(!volume.is_map_full(), "another job is not kept waiting for that");
+    assert!(!rig.is_full(&volume), "another job is not kept waiting for that");
 }
 
 #[test]
@@ -302,4 +307,30 @@ fn a_rest_is_so_many_times_what_was_done_and_no_longer_than_half_a_second() {
     let soon = Left::Until(20 * MS);
     assert_eq!(super::rest_after(soon, 0, 10 * MS), (Rest::Idle, 20 * MS));
     assert_eq!(super::rest_after(Left::NOTHING, 0, 10 * MS), (Rest::Idle, 10 * MS + NAP_NS));
+}
+
+#[test]
+fn what_waits_in_memory_is_bounded_for_all_volumes_together() {
+    let rig = Rig::new(1 << 20);
+    let volumes: Vec<_> = (0..8).map(|number| rig.volume(&format!("v{number}"))).collect();
+    rig.settle();
+    let max = rig.pool.core.pending_max;
+    for (blocks, volume) in (150..).step_by(10).zip(&volumes) {
+        put(volume, 0, blocks);
+    }
+    let pending = || rig.pool.status().pending_entries;
+    let of = |volume: &Volume| volume.own_timelines().iter().map(|t| t.pending_counts().0).sum();
+    let counts = || -> Vec<usize> { volumes.iter().map(|volume| of(volume)).collect() };
+    let before = counts();
+    assert!(before.iter().sum::<usize>() >= max && before.iter().all(|&of| of < max), "{before:?}");
+    rig.pool.step(Budget { bytes: STEP_BYTES }).expect("stepped");
+    let after = counts();
+    let kept = after.iter().take_while(|&&of| of > 0).count();
+    assert_eq!(after[..kept], before[..kept], "those with less wait on");
+    assert!(after[kept..].iter().all(|&of| of == 0), "those with the most do not: {after:?}");
+    assert!((max / 4..=max / 2).contains(&(pending() as usize)), "{after:?}");
+    put(&volumes[0], 0, 1024);
+    put(&volumes[1], 0, 1024);
+    rig.pool.step(Budget { bytes: STEP_BYTES }).expect("stepped");
+    assert!((pending() as usize) <= max / 2, "as many are written out as that takes");
 }
