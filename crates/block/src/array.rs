@@ -200,7 +200,9 @@ impl BlockDevice for Array {
     fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
         self.top().allocate(offset, length_bytes)?;
         // Whoever reserves space is about to write there: the mark is made before it is waited for.
-        self.enter(offset, length_bytes).map(drop)
+        let _inside = self.enter(offset, length_bytes)?;
+        self.note_reserved(offset, length_bytes);
+        Ok(())
     }
 
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {

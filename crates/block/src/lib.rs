@@ -90,7 +90,7 @@ pub trait BlockDevice: Send + Sync {
         false
     }
     /// Whether a write to a range can begin without another one to the device before it, which it
-    /// would wait for. It stays so for some seconds.
+    /// would wait for. It stays so for as long as a flush takes, at least.
     fn is_ready(&self, _offset: u64, _length_bytes: u64) -> bool {
         true
     }

@@ -40,7 +40,7 @@ use crate::{Error, ErrorKind, Result};
 /// Bytes of a block, as bytes in memory are counted.
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Bytes read and written at a time when batches are written again, unless one is longer.
-const WRITTEN_BYTES: u64 = 1 << 20;
+const WRITTEN_BYTES: u64 = 8 << 20;
 
 /// The catalogue's knowledge of a log.
 #[derive(Clone, Debug)]

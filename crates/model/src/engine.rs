@@ -38,7 +38,7 @@ const ZONE_BYTES: f64 = (32 << 20) as f64;
 /// (`volume/jobs/reclaim`).
 const PENDING_SHARE: u64 = 8 * 96;
 const PENDING_MIN: u64 = 256;
-const PENDING_MAX: u64 = 1 << 18;
+const PENDING_MAX: u64 = 1 << 17;
 const SETTLE_NS: f64 = 5e9;
 /// When runs of a map are joined (`volume/jobs/merge`).
 const RUNS_MAX: usize = 10;
@@ -273,7 +273,6 @@ impl<'p> Stepper<'p> {
         logged: f64,
         delay_ns: f64,
     ) -> Self {
-        let devices = profile.devices_written().max(1) as f64;
         let ns_per_write = profile.duration_ns() as f64 / profile.writes().max(1) as f64;
         let window_ns = window_ns(granularity);
         let has_windows = window_ns > 0.0 && window_ns.is_finite();
@@ -285,8 +284,8 @@ impl<'p> Stepper<'p> {
             behind: delay_ns / ns_per_write,
             batches: logged / profile.extents_per_write(),
             has_windows,
-            // Several volumes alike have as much together.
-            pending_max: pending as f64 * devices,
+            // Of several volumes those with the most are written out, until half is left.
+            pending_max: pending as f64 / if profile.devices_written() > 1 { 2.0 } else { 1.0 },
             runs: Vec::new(),
             times: Vec::new(),
             read: 0.0,

@@ -8,31 +8,42 @@ use volume::Pool;
 
 use crate::member_changes;
 
-/// How long marks on regions stay after the last write there, at least.
+/// How long marks on regions stay after the last write there, at least, and at most twice as long.
 const TIDY_EVERY: Duration = Duration::from_secs(5);
+/// Where so much more is marked than was left the last time, they stay no longer: the next opening
+/// would read all of it.
+const MARKED_BYTES_MAX: u64 = 128 << 20;
 
 /// Keeps the marks on the members' regions few, and tells of members that are not in.
 pub(crate) struct MemberWatch {
     dir: PathBuf,
     tidied: Instant,
+    /// What was marked then.
+    left_bytes: u64,
     outs: Vec<String>,
 }
 
 impl MemberWatch {
     /// Watches the members of the pool in a directory.
     pub(crate) fn new(dir: PathBuf) -> MemberWatch {
-        MemberWatch { dir, tidied: Instant::now(), outs: Vec::new() }
+        MemberWatch { dir, tidied: Instant::now(), left_bytes: 0, outs: Vec::new() }
     }
 
     /// Does what is due.
     pub(crate) fn look(&mut self, pool: &Pool) {
-        if self.tidied.elapsed() < TIDY_EVERY {
+        let is_due = self.tidied.elapsed() >= TIDY_EVERY;
+        if !is_due && pool.marked_bytes() < self.left_bytes + MARKED_BYTES_MAX {
+            return;
+        }
+        let tidied = if is_due { pool.tidy_members() } else { pool.tidy_written_members() };
+        if let Err(error) = tidied {
+            tracing::error!(%error, "the marks of members could not be written");
+        }
+        self.left_bytes = pool.marked_bytes();
+        if !is_due {
             return;
         }
         self.tidied = Instant::now();
-        if let Err(error) = pool.tidy_members() {
-            tracing::error!(%error, "the marks of members could not be written");
-        }
         if let Err(error) = member_changes::follow_spares(&self.dir, pool) {
             tracing::error!(%error, "pool.stack does not say that a spare is a member");
         }
@@ -46,5 +57,56 @@ impl MemberWatch {
             tracing::info!(member, "a member of the pool is in use again");
         }
         self.outs = outs;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use block::{Array, BlockDevice, Candidate, Layout, MemoryDevice};
+    use env::NoFiles;
+    use volume::{PoolOptions, VolumeSpec, WriteOp};
+
+    use super::{MARKED_BYTES_MAX, MemberWatch, Pool};
+    use crate::pool_files::machine;
+    use crate::stack_files::{make, with_materials};
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn what_a_fast_writer_marks_is_taken_off_long_before_seconds_are_over() {
+        let layout: Layout = "mirror(a, b)".parse().expect("a stack");
+        let device = || -> Arc<dyn BlockDevice> { Arc::new(MemoryDevice::new(1 << 30)) };
+        let devices = ["a", "b"].map(|path| (path.to_owned(), device()));
+        make(&layout, &devices).expect("made");
+        let candidates =
+            devices.map(|(path, device)| Candidate { path, device: Some(device) }).into();
+        let pool = with_materials(|materials| {
+            let opening = Array::prepare(candidates, materials).expect("both are there");
+            let options = PoolOptions { memory_bytes: 0 };
+            Pool::open_members(opening, machine(), options, Arc::new(NoFiles), &mut |_| ())
+        });
+        let pool = pool.expect("opened");
+        let spec = VolumeSpec { window_ns: 1 << 60, ..VolumeSpec::new("v", 512 * MIB) };
+        let volume = pool.create_volume(&spec).expect("made");
+        let mut watch = MemberWatch::new("/".into());
+        watch.look(&pool);
+        let before_bytes = pool.marked_bytes();
+        let mut places = (0..).map(|number| number * MIB);
+        let mut write = |bytes: u64| {
+            for offset in places.by_ref().take((bytes / MIB) as usize) {
+                let op = WriteOp::Data { offset, bytes: &[7; MIB as usize] };
+                volume.write_batch(&[op]).expect("written");
+            }
+        };
+        write(MARKED_BYTES_MAX / 2);
+        watch.look(&pool);
+        let kept_bytes = pool.marked_bytes();
+        assert!(kept_bytes >= MARKED_BYTES_MAX / 2, "{kept_bytes}: it is not much yet");
+        write(MARKED_BYTES_MAX);
+        watch.look(&pool);
+        let left_bytes = pool.marked_bytes();
+        assert!(left_bytes < before_bytes + MARKED_BYTES_MAX / 2, "{before_bytes}, {left_bytes}");
     }
 }

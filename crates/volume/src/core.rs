@@ -75,6 +75,9 @@ pub struct Core {
 
 /// Bytes of memory that one pending entry takes, with its indexes.
 const PENDING_ENTRY_BYTES: u64 = 96;
+/// Entries that may wait, however much memory there is: the blocks that they name, half a GiB, are
+/// read when the pool is opened after a kill.
+const PENDING_MAX: u64 = 1 << 17;
 
 impl Core {
     /// With nothing in it but what the catalogue says about numbers and samples.
@@ -88,7 +91,7 @@ impl Core {
         numbers: Numbers,
         memory_bytes: u64,
     ) -> Result<Core> {
-        let pending_max = (memory_bytes / 8 / PENDING_ENTRY_BYTES).clamp(256, 1 << 18);
+        let pending_max = (memory_bytes / 8 / PENDING_ENTRY_BYTES).clamp(256, PENDING_MAX);
         Ok(Core {
             store,
             pool_time: RankedMutex::new(Rank::Noted, PoolTime::new(&*machine.clock)),

@@ -21,7 +21,7 @@ use format::label::{Label, MemberStanding};
 
 use self::loose::Loose;
 use super::candidate::refused;
-use super::regions::{self, Inside};
+use super::regions::{self, Inside, Regions};
 use super::shared::{Shared, members_of};
 use super::top::Top;
 use crate::layers::Keeper;
@@ -123,6 +123,12 @@ impl Marks {
         Ok(Some(Writing { inside, _gate: gate }))
     }
 
+    /// Notes that a range was reserved.
+    pub(super) fn note_reserved(&self, offset: u64, length_bytes: u64) {
+        let regions = &self.shared.regions;
+        regions.note_reserved(regions.within(offset, length_bytes));
+    }
+
     pub(super) fn has_copies(&self) -> bool {
         self.has_copies.load(Ordering::SeqCst)
     }
@@ -167,6 +173,23 @@ impl Marks {
     /// # Errors
     /// Those of the device.
     pub fn tidy(&self) -> Result<()> {
+        self.tidy_where(|regions, region| !regions.was_used(region, false))
+    }
+
+    /// Takes the marks off regions that were written and are quiet while they are flushed. To be
+    /// called after so much that an opening would take long. Those that were reserved and not
+    /// written yet keep theirs: whoever writes there next would wait for a mark.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn tidy_written(&self) -> Result<()> {
+        self.tidy_where(|regions, region| {
+            !regions.was_used(region, true) || !regions.was_used(region, true)
+        })
+    }
+
+    /// Takes the marks off regions that seem quiet, and are while they are flushed.
+    fn tidy_where(&self, is_quiet: impl Fn(&Regions, usize) -> bool) -> Result<()> {
         if !self.has_copies() || self.shared.is_unsettled() {
             return Ok(());
         }
@@ -175,7 +198,7 @@ impl Marks {
             let book = self.shared.book.lock();
             let open = (0..book.regions.count as usize)
                 .filter(|&region| regions::is_set(&book.regions.open, region));
-            open.filter(|&region| !self.shared.regions.was_touched(region)).collect()
+            open.filter(|&region| is_quiet(&self.shared.regions, region)).collect()
         };
         let quiet = self.tighten(quiet, TIDY_BYTES);
         if quiet.is_empty() {
@@ -183,6 +206,13 @@ impl Marks {
         }
         self.flush_places()?;
         self.close_regions(&quiet)
+    }
+
+    /// Bytes of regions with a mark: so much is looked at after a crash.
+    #[must_use]
+    pub fn marked_bytes(&self) -> u64 {
+        let book = self.shared.book.lock();
+        u64::from(regions::count(&book.regions.open)) * book.label.region_bytes
     }
 
     /// Makes everything durable in its place.
@@ -200,11 +230,11 @@ impl Marks {
         let mut closed = 0;
         for &region in quiet {
             let is_noticed = self.has_noticed(region, book.label.region_bytes);
-            if is_noticed || shared.regions.is_touched(region) {
+            if is_noticed || shared.regions.is_used(region) {
                 continue;
             }
             shared.regions.clear_ready(region);
-            if shared.regions.is_touched(region) {
+            if shared.regions.is_used(region) {
                 // Whoever came meanwhile saw the mark, or waits for the book to set it.
                 if book.is_marked(region) {
                     shared.regions.set_ready(region);

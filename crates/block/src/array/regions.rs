@@ -5,7 +5,7 @@
 //! takes it back here first and then looks for writers. So of both one sees the other.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use format::label::REGIONS_MAX;
 
@@ -16,8 +16,17 @@ pub(super) struct Regions {
     ready: Vec<AtomicU64>,
     /// Writers in each.
     busy: Vec<AtomicU32>,
-    /// Whether one was there since somebody last looked.
-    touched: Vec<AtomicBool>,
+    /// Whether one was there since somebody last looked: a [`Use`].
+    uses: Vec<AtomicU8>,
+}
+
+/// The use of a region since somebody last looked.
+#[repr(u8)]
+enum Use {
+    None,
+    /// Space was reserved, and nothing was written.
+    Reserved,
+    Written,
 }
 
 /// A writer in some regions; it leaves when dropped.
@@ -33,7 +42,7 @@ impl Regions {
             region_bytes: AtomicU64::new(region_bytes),
             ready: (0..REGIONS_MAX.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
             busy: (0..REGIONS_MAX).map(|_| AtomicU32::new(0)).collect(),
-            touched: (0..REGIONS_MAX).map(|_| AtomicBool::new(false)).collect(),
+            uses: (0..REGIONS_MAX).map(|_| AtomicU8::new(Use::None as u8)).collect(),
         }
     }
 
@@ -43,7 +52,7 @@ impl Regions {
         assert!(!busy, "whoever grows an array keeps writers out");
         self.region_bytes.store(region_bytes, Ordering::SeqCst);
         self.ready.iter().for_each(|ready| ready.store(0, Ordering::SeqCst));
-        self.touched.iter().for_each(|touched| touched.store(false, Ordering::SeqCst));
+        self.uses.iter().for_each(|of| of.store(Use::None as u8, Ordering::SeqCst));
     }
 
     pub fn region_bytes(&self) -> u64 {
@@ -71,7 +80,7 @@ impl Regions {
     pub fn enter(&self, range: Range<usize>) -> Inside<'_> {
         for region in range.clone() {
             self.busy[region].fetch_add(1, Ordering::SeqCst);
-            self.touched[region].store(true, Ordering::SeqCst);
+            self.note(region, Use::Written);
         }
         Inside { regions: self, range }
     }
@@ -80,11 +89,10 @@ impl Regions {
         self.ready[region / 64].load(Ordering::SeqCst) >> (region % 64) & 1 == 1
     }
 
-    /// Whether regions are ready, and stay so until marks have been taken back twice.
+    /// Whether regions are ready, and stay so for as long as a flush takes at least.
     pub fn are_ready(&self, range: Range<usize>) -> bool {
         // Before it is looked, as a writer does.
-        let touch = |region: usize| self.touched[region].store(true, Ordering::SeqCst);
-        range.clone().for_each(touch);
+        range.clone().for_each(|region| self.note(region, Use::Written));
         range.into_iter().all(|region| self.is_ready(region))
     }
 
@@ -96,14 +104,28 @@ impl Regions {
         self.ready[region / 64].fetch_and(!(1 << (region % 64)), Ordering::SeqCst);
     }
 
-    /// Whether somebody is in a region, or was since this was asked last.
-    pub fn was_touched(&self, region: usize) -> bool {
-        self.touched[region].swap(false, Ordering::SeqCst) || self.is_busy(region)
+    /// Notes that regions were reserved: somebody will write there for the first time.
+    pub fn note_reserved(&self, range: Range<usize>) {
+        range.for_each(|region| self.note(region, Use::Reserved));
     }
 
-    /// Whether somebody is in a region, or was since [`Regions::was_touched`].
-    pub fn is_touched(&self, region: usize) -> bool {
-        self.touched[region].load(Ordering::SeqCst) || self.is_busy(region)
+    fn note(&self, region: usize, of: Use) {
+        self.uses[region].store(of as u8, Ordering::SeqCst);
+    }
+
+    /// Whether somebody is in a region, or was since this was asked last; or has it reserved, where
+    /// that is to stay.
+    pub fn was_used(&self, region: usize, stay_reserved: bool) -> bool {
+        let kept = if stay_reserved { Use::Reserved } else { Use::None } as u8;
+        let taken = self.uses[region].fetch_update(Ordering::SeqCst, Ordering::SeqCst, |of| {
+            (of != kept).then_some(Use::None as u8)
+        });
+        taken.unwrap_or(kept) != Use::None as u8 || self.is_busy(region)
+    }
+
+    /// Whether somebody is in a region, or was since [`Regions::was_used`].
+    pub fn is_used(&self, region: usize) -> bool {
+        self.uses[region].load(Ordering::SeqCst) != Use::None as u8 || self.is_busy(region)
     }
 
     /// Whether nobody is in a region but who asks.

@@ -426,6 +426,11 @@ fn a_region_is_marked_once_and_before_anything_is_written_into_it() {
     }
 }
 
+/// Takes marks off as is done every some seconds, or as where much is marked.
+fn tidy(array: &Array, random: &mut Random) -> hindsight_block::Result<()> {
+    if random.chance(500) { array.tidy() } else { array.tidy_written() }
+}
+
 /// Writes at random with flushes, tidying and steps in between, until something fails; what was
 /// flushed, and what may be there beside it.
 fn exercise(array: &Array, random: &mut Random, model: &mut Model) {
@@ -450,7 +455,7 @@ fn exercise(array: &Array, random: &mut Random, model: &mut Model) {
                 model.maybe.clear();
                 model.flushed.clone_from(&model.now);
             }
-            1 if array.tidy().is_err() => return,
+            1 if tidy(array, random).is_err() => return,
             2 if array.step().is_err() => return,
             _ => {}
         }
@@ -558,8 +563,9 @@ fn a_mark_is_not_taken_off_a_region_that_somebody_is_in() {
                     }
                 });
             }
+            let mut random = Random::new(seed);
             for _ in 0..300 {
-                array.tidy().expect("tidied");
+                tidy(&array, &mut random).expect("tidied");
             }
             rig.media[0].halt_now();
         });

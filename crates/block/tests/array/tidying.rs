@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use hindsight_block::BlockDevice;
 use sim::{Failure, Op, Random};
 
 use crate::settling::Settling;
-use crate::{Rig, write};
+use crate::{AREA_BYTES, MIB, Rig, write};
 
 #[test]
 fn a_mark_stays_while_parity_cannot_be_computed_however_many_tidy() {
@@ -31,4 +32,30 @@ fn a_mark_stays_while_parity_cannot_be_computed_however_many_tidy() {
         rig.media.iter().for_each(|media| media.calm());
         assert!(!rig.open().unsettled().is_empty(), "seed {seed}: the mark was taken off");
     }
+}
+
+#[test]
+fn where_much_is_marked_what_was_written_loses_its_mark_at_once_and_what_was_reserved_keeps_it() {
+    let rig = Rig::new("mirror(a, b)", 90);
+    let array = rig.open();
+    let marked = || array.marked_bytes() / MIB;
+    array.allocate(2 * MIB, 2 * MIB).expect("space");
+    write(&array, 0, &[1; 4096]);
+    write(&array, 5 * MIB, &[1; 4096]);
+    assert_eq!(marked(), 4);
+    array.tidy_written().expect("tidied");
+    assert_eq!(marked(), 2, "what was reserved");
+    array.tidy_written().expect("tidied");
+    rig.media.iter().for_each(|media| media.start_log());
+    write(&array, 2 * MIB, &[1; 4096]);
+    for media in &rig.media {
+        let log = media.take_log();
+        assert!(log.iter().all(|r| r.offset >= AREA_BYTES), "no mark is waited for: {log:?}");
+    }
+    array.tidy_written().expect("tidied");
+    assert_eq!(marked(), 1, "what is still reserved");
+    array.tidy().expect("tidied");
+    assert_eq!(marked(), 1, "it was reserved since the last of these calls");
+    array.tidy().expect("tidied");
+    assert_eq!(marked(), 0, "nobody came");
 }

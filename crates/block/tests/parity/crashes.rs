@@ -199,7 +199,8 @@ fn exercise(array: &Array, random: &mut Random, model: &mut Model) -> Option<()>
                 array.flush().ok()?;
                 model.flushed();
             }
-            2 => array.tidy().ok()?,
+            2 if random.chance(500) => array.tidy().ok()?,
+            2 => array.tidy_written().ok()?,
             3 => drop(array.step().ok()?),
             _ => {}
         }

@@ -249,18 +249,37 @@ impl Engine {
         })
     }
 
-    /// Takes marks off the regions of members that have been quiet since the last call: what is
-    /// marked when the power fails is looked at by the next opening. To be called every some
-    /// seconds.
+    /// Bytes of the regions of members that are marked: the next opening looks at those that are
+    /// when the server is killed or the power fails.
+    #[must_use]
+    pub fn marked_bytes(&self) -> u64 {
+        self.members.array().map_or(0, |array| array.marked_bytes())
+    }
+
+    /// Takes marks off the regions of members that have been quiet since the last call. To be
+    /// called every some seconds.
     ///
     /// # Errors
     /// Those of the devices.
     pub fn tidy_members(&self) -> Result<()> {
+        self.tidy_members_by(|array| array.tidy())
+    }
+
+    /// The same, without regions that nobody has written to yet. To be called after so much that
+    /// an opening would take long.
+    ///
+    /// # Errors
+    /// Those of the devices.
+    pub fn tidy_written_members(&self) -> Result<()> {
+        self.tidy_members_by(|array| array.tidy_written())
+    }
+
+    fn tidy_members_by(&self, tidy: fn(&Array) -> block::Result<()>) -> Result<()> {
         match self.members.array() {
             Some(array) if !self.core.store.has_failed() => {
                 // While the regions are open: who dies in between finds it at the next opening.
                 self.scrubs.settle_noticed(array)?;
-                Ok(array.tidy()?)
+                Ok(tidy(array)?)
             }
             _ => Ok(()),
         }

@@ -163,10 +163,14 @@ impl World {
         self.healed += self.pool.as_ref().map_or(0, |pool| pool.status().healed.recovered);
     }
 
-    /// What the server does every some seconds.
+    /// What the server does every some seconds, and where much is marked.
     pub fn tidy_members(&mut self) -> Result<()> {
-        if self.stack.is_some() && self.random.chance(300) {
-            self.pool().tidy_members()?;
+        if self.stack.is_some() {
+            match self.random.below(1000) {
+                0..150 => self.pool().tidy_members()?,
+                150..300 => self.pool().tidy_written_members()?,
+                _ => {}
+            }
         }
         if self.attaches() && self.pool().members().len() == 1 && self.random.chance(150) {
             let late = self.candidates().swap_remove(1);
