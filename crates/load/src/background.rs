@@ -56,13 +56,19 @@ fn run(work: &Work, stop: &(Mutex<bool>, Condvar)) -> Result<(), String> {
             }
             Work::Array(_) => IDLE,
         };
-        if tidied.elapsed() >= TIDY_EVERY {
-            tidied = Instant::now();
-            match work {
-                Work::Pool(pool) => pool.tidy_members().map_err(|e| e.to_string()),
-                Work::Array(array) => array.tidy().map_err(|e| e.to_string()),
-            }?;
-        }
+        let is_due = tidied.elapsed() >= TIDY_EVERY;
+        tidied = if is_due { Instant::now() } else { tidied };
+        match work {
+            Work::Pool(pool) if is_due => pool.tidy_members().map_err(|e| e.to_string()),
+            Work::Pool(pool) if pool.has_many_marks() => {
+                pool.tidy_members_early().map_err(|e| e.to_string())
+            }
+            Work::Array(array) if is_due => array.tidy().map_err(|e| e.to_string()),
+            Work::Array(array) if array.has_many_marks() => {
+                array.tidy_early().map_err(|e| e.to_string())
+            }
+            Work::Pool(_) | Work::Array(_) => Ok(()),
+        }?;
         let mut stopping = stop.0.lock();
         if !*stopping && !rest.is_zero() {
             stop.1.wait_for(&mut stopping, rest);

@@ -34,7 +34,7 @@ const HEADER_UNIT: u64 = 64;
 const MOVED_HEADER_BYTES: f64 = 192.0;
 /// Bytes of a zone.
 const ZONE_BYTES: f64 = (32 << 20) as f64;
-/// Map entries that wait in memory, by its size (`volume/pool/recovery`), and for how long
+/// Map entries that wait in memory, by its size (`volume/core`), and for how long
 /// (`volume/jobs/reclaim`).
 const PENDING_SHARE: u64 = 8 * 96;
 const PENDING_MIN: u64 = 256;
@@ -255,7 +255,10 @@ struct Stepper<'p> {
     batches: f64,
     /// Whether the end of each window is looked up in the index of times.
     has_windows: bool,
+    /// Entries of all volumes after which maps are written out.
     pending_max: f64,
+    /// Entries of each volume together after which what is new is destaged.
+    destaged_min: f64,
     runs: Vec<Run>,
     /// Entries of each part of the index of times.
     times: Vec<u64>,
@@ -273,6 +276,7 @@ impl<'p> Stepper<'p> {
         logged: f64,
         delay_ns: f64,
     ) -> Self {
+        let devices = profile.devices_written().max(1) as f64;
         let ns_per_write = profile.duration_ns() as f64 / profile.writes().max(1) as f64;
         let window_ns = window_ns(granularity);
         let has_windows = window_ns > 0.0 && window_ns.is_finite();
@@ -285,7 +289,8 @@ impl<'p> Stepper<'p> {
             batches: logged / profile.extents_per_write(),
             has_windows,
             // Of several volumes those with the most are written out, until half is left.
-            pending_max: pending as f64 / if profile.devices_written() > 1 { 2.0 } else { 1.0 },
+            pending_max: pending as f64 / if devices > 1.0 { 2.0 } else { 1.0 },
+            destaged_min: pending as f64 * devices,
             runs: Vec::new(),
             times: Vec::new(),
             read: 0.0,
@@ -413,7 +418,7 @@ impl Destager {
         let new = stepper.runs.iter().filter(|run| run.from >= self.last);
         let new: f64 = new.map(|run| run.entries).sum();
         let wait_ns = (all * DESTAGE_ENTRY_WAIT_NS).max(SETTLE_NS);
-        new >= (all / DESTAGE_NEW_SHARE).max(stepper.pending_max)
+        new >= (all / DESTAGE_NEW_SHARE).max(stepper.destaged_min)
             || new >= 1.0 && at_ns - self.began_ns >= wait_ns
     }
 

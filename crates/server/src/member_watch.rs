@@ -8,38 +8,32 @@ use volume::Pool;
 
 use crate::member_changes;
 
-/// How long marks on regions stay after the last write there, at least, and at most twice as long.
+/// How long marks on regions stay after the last write there, at least, where they are few.
 const TIDY_EVERY: Duration = Duration::from_secs(5);
-/// Where so much more is marked than was left the last time, they stay no longer: the next opening
-/// would read all of it.
-const MARKED_BYTES_MAX: u64 = 128 << 20;
 
 /// Keeps the marks on the members' regions few, and tells of members that are not in.
 pub(crate) struct MemberWatch {
     dir: PathBuf,
     tidied: Instant,
-    /// What was marked then.
-    left_bytes: u64,
     outs: Vec<String>,
 }
 
 impl MemberWatch {
     /// Watches the members of the pool in a directory.
     pub(crate) fn new(dir: PathBuf) -> MemberWatch {
-        MemberWatch { dir, tidied: Instant::now(), left_bytes: 0, outs: Vec::new() }
+        MemberWatch { dir, tidied: Instant::now(), outs: Vec::new() }
     }
 
     /// Does what is due.
     pub(crate) fn look(&mut self, pool: &Pool) {
         let is_due = self.tidied.elapsed() >= TIDY_EVERY;
-        if !is_due && pool.marked_bytes() < self.left_bytes + MARKED_BYTES_MAX {
+        if !is_due && !pool.has_many_marks() {
             return;
         }
-        let tidied = if is_due { pool.tidy_members() } else { pool.tidy_written_members() };
+        let tidied = if is_due { pool.tidy_members() } else { pool.tidy_members_early() };
         if let Err(error) = tidied {
             tracing::error!(%error, "the marks of members could not be written");
         }
-        self.left_bytes = pool.marked_bytes();
         if !is_due {
             return;
         }
@@ -68,7 +62,7 @@ mod tests {
     use env::NoFiles;
     use volume::{PoolOptions, VolumeSpec, WriteOp};
 
-    use super::{MARKED_BYTES_MAX, MemberWatch, Pool};
+    use super::{MemberWatch, Pool};
     use crate::pool_files::machine;
     use crate::stack_files::{make, with_materials};
 
@@ -92,7 +86,6 @@ mod tests {
         let volume = pool.create_volume(&spec).expect("made");
         let mut watch = MemberWatch::new("/".into());
         watch.look(&pool);
-        let before_bytes = pool.marked_bytes();
         let mut places = (0..).map(|number| number * MIB);
         let mut write = |bytes: u64| {
             for offset in places.by_ref().take((bytes / MIB) as usize) {
@@ -100,13 +93,16 @@ mod tests {
                 volume.write_batch(&[op]).expect("written");
             }
         };
-        write(MARKED_BYTES_MAX / 2);
+        write(32 * MIB);
+        assert!(!pool.has_many_marks());
+        write(192 * MIB);
+        assert!(pool.has_many_marks());
+        // Nothing is written again: all of it comes to rest.
         watch.look(&pool);
-        let kept_bytes = pool.marked_bytes();
-        assert!(kept_bytes >= MARKED_BYTES_MAX / 2, "{kept_bytes}: it is not much yet");
-        write(MARKED_BYTES_MAX);
-        watch.look(&pool);
-        let left_bytes = pool.marked_bytes();
-        assert!(left_bytes < before_bytes + MARKED_BYTES_MAX / 2, "{before_bytes}, {left_bytes}");
+        assert!(!pool.has_many_marks());
+        write(32 * MIB);
+        assert!(!pool.has_many_marks(), "little came since");
+        write(192 * MIB);
+        assert!(pool.has_many_marks());
     }
 }

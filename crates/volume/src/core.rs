@@ -325,6 +325,12 @@ impl Core {
         })
     }
 
+    /// Entries of all volumes that wait in memory.
+    #[must_use]
+    pub fn pending_entries(&self) -> usize {
+        self.timelines.read().values().map(|(_, timeline)| timeline.pending_counts().0).sum()
+    }
+
     /// Frees those segments that nothing is in, of these. The caller holds `work`.
     ///
     /// # Errors

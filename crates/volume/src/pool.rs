@@ -235,13 +235,6 @@ impl Engine {
         let slabs: usize = stores.iter().map(count).sum();
         let current_bytes = slabs as u64 * zone_bytes;
         let reclaimable_bytes = store.space_of_all().dead_bytes;
-        let pending: usize = self
-            .core
-            .timelines
-            .read()
-            .values()
-            .map(|(_, timeline)| timeline.pending_counts().0)
-            .sum();
         PoolStatus {
             id: format!("{:016x}", (superblock.pool_id >> 64) as u64),
             layers: store.device.describe(),
@@ -256,7 +249,7 @@ impl Engine {
             current_bytes,
             map_bytes,
             catalogue_bytes,
-            pending_entries: pending as u64,
+            pending_entries: self.core.pending_entries() as u64,
             state: match store.has_failed() {
                 true => "refusing-writes",
                 false if self.is_degraded() => "degraded",

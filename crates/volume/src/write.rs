@@ -54,6 +54,8 @@ const PIECE_BYTES_MAX: usize = 256 << 10;
 const TRIM_BLOCKS_MAX: u64 = 1 << 30;
 /// Pending entries at which a writer waits, as a multiple of those at which the background begins.
 const PENDING_FACTOR: usize = 4;
+/// A writer with one part in so many of that looks at what all volumes have together.
+const ALL_LOOKED_AT: usize = 4;
 
 /// Why a write finds no room though its segment has some.
 pub const TOOK_RESERVE: &str = "what was accepted took the reserve";
@@ -225,9 +227,12 @@ impl Writer {
     }
 
     /// Whether a writer is so much faster than the background that it has to write the map out
-    /// itself: memory is bounded.
+    /// itself: memory is bounded, for each volume and for all of them, of which those with few
+    /// entries go on.
     pub(crate) fn is_ahead_of_map(&self) -> bool {
-        self.present().timeline.pending_counts().0 >= PENDING_FACTOR * self.core.pending_max
+        let most = PENDING_FACTOR * self.core.pending_max;
+        let own = self.present().timeline.pending_counts().0;
+        own >= most || own >= most / ALL_LOOKED_AT && self.core.pending_entries() >= most
     }
 
     /// Makes a writer that is faster than the background write the map out, as long as `goes_on`.

@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use env::{Rank, RankedGuard, RankedMutex, RankedReadGuard, RankedRwLock, RankedWriteGuard};
 use format::label::{Label, MemberStanding};
@@ -32,6 +32,10 @@ mod loose;
 
 /// Bytes whose parity is computed in one go when their regions are closed.
 const TIDY_BYTES: u64 = 256 << 20;
+/// Marks come off early where so much more is marked than was left the last time: the next opening
+/// reads all of it. A few large regions are not much: each is marked for whatever is written there.
+const MARKED_BYTES_MAX: u64 = 128 << 20;
+const MARKED_REGIONS_MAX: u64 = 16;
 
 /// A stack, and which of its regions are marked.
 pub struct Marks {
@@ -49,6 +53,8 @@ pub struct Marks {
     unsettled: RankedMutex<Vec<usize>>,
     /// Ranges that the layers noticed and nobody was told of yet: begin and end.
     noticed: RankedMutex<BTreeMap<u64, u64>>,
+    /// What was marked when marks came off last.
+    left_bytes: AtomicU64,
     /// The right to settle parity and take marks off: who does knows of what is being settled.
     tidying: RankedMutex<()>,
 }
@@ -77,6 +83,7 @@ impl Marks {
             gate: RankedRwLock::new(Rank::ArrayWriters, ()),
             unsettled: RankedMutex::new(Rank::Leaf, open),
             noticed: RankedMutex::default(),
+            left_bytes: AtomicU64::new(0),
             tidying: RankedMutex::new(Rank::ArrayTidying, ()),
         }
     }
@@ -173,23 +180,36 @@ impl Marks {
     /// # Errors
     /// Those of the device.
     pub fn tidy(&self) -> Result<()> {
-        self.tidy_where(|regions, region| !regions.was_used(region, false))
+        self.shared.regions.next_round();
+        self.tidy_where(|regions, region| !regions.was_used(region), false)
     }
 
-    /// Takes the marks off regions that were written and are quiet while they are flushed. To be
-    /// called after so much that an opening would take long. Those that were reserved and not
-    /// written yet keep theirs: whoever writes there next would wait for a mark.
+    /// Where so much is marked that an opening would take long: takes the marks off regions that
+    /// were written and are quiet while they are flushed. Those that were reserved and not written
+    /// yet keep theirs, and those that came back after this: a writer would wait for a mark.
     ///
     /// # Errors
     /// Those of the device.
-    pub fn tidy_written(&self) -> Result<()> {
-        self.tidy_where(|regions, region| {
-            !regions.was_used(region, true) || !regions.was_used(region, true)
-        })
+    pub fn tidy_early(&self) -> Result<()> {
+        self.tidy_where(Regions::may_close_early, true)
+    }
+
+    /// Whether so much more is marked than marks were left on that they are to come off early.
+    #[must_use]
+    pub fn has_many_marks(&self) -> bool {
+        let (marked_bytes, region_bytes) = self.marked();
+        let least = MARKED_BYTES_MAX.max(MARKED_REGIONS_MAX * region_bytes);
+        marked_bytes >= self.left_bytes.load(Ordering::Relaxed) + least
     }
 
     /// Takes the marks off regions that seem quiet, and are while they are flushed.
-    fn tidy_where(&self, is_quiet: impl Fn(&Regions, usize) -> bool) -> Result<()> {
+    fn tidy_where(&self, is_quiet: impl Fn(&Regions, usize) -> bool, early: bool) -> Result<()> {
+        let tidied = self.close_where(is_quiet, early);
+        self.left_bytes.store(self.marked().0, Ordering::Relaxed);
+        tidied
+    }
+
+    fn close_where(&self, is_quiet: impl Fn(&Regions, usize) -> bool, early: bool) -> Result<()> {
         if !self.has_copies() || self.shared.is_unsettled() {
             return Ok(());
         }
@@ -205,14 +225,15 @@ impl Marks {
             return Ok(());
         }
         self.flush_places()?;
-        self.close_regions(&quiet)
+        self.close_regions(&quiet, early)
     }
 
-    /// Bytes of regions with a mark: so much is looked at after a crash.
+    /// Bytes of regions with a mark, of which so much is looked at after a crash; and those of one.
     #[must_use]
-    pub fn marked_bytes(&self) -> u64 {
+    pub fn marked(&self) -> (u64, u64) {
         let book = self.shared.book.lock();
-        u64::from(regions::count(&book.regions.open)) * book.label.region_bytes
+        let region_bytes = book.label.region_bytes;
+        (u64::from(regions::count(&book.regions.open)) * region_bytes, region_bytes)
     }
 
     /// Makes everything durable in its place.
@@ -222,7 +243,7 @@ impl Marks {
         if self.parity().is_some() { self.top.flush() } else { Ok(()) }
     }
 
-    fn close_regions(&self, quiet: &[usize]) -> Result<()> {
+    fn close_regions(&self, quiet: &[usize], early: bool) -> Result<()> {
         let shared = &self.shared;
         // The flush placed cells, and may have met rows that have to be looked at.
         self.ask_noticed();
@@ -242,6 +263,7 @@ impl Marks {
                 continue;
             }
             book.close(region);
+            shared.regions.note_closed(region, early);
             closed += 1;
         }
         if closed > 0 { shared.write_regions(&mut book) } else { Ok(()) }

@@ -18,7 +18,14 @@ pub(super) struct Regions {
     busy: Vec<AtomicU32>,
     /// Whether one was there since somebody last looked: a [`Use`].
     uses: Vec<AtomicU8>,
+    /// In which round the mark came off early; [`COMES_BACK`] where it had to be set again soon.
+    early: Vec<AtomicU8>,
+    /// Counts the times at which marks come off all that was quiet: 1 to 254, and around.
+    round: AtomicU8,
 }
+
+/// The marks of a region came off early, and it was written again: they stay until it is quiet.
+const COMES_BACK: u8 = u8::MAX;
 
 /// The use of a region since somebody last looked.
 #[repr(u8)]
@@ -43,6 +50,8 @@ impl Regions {
             ready: (0..REGIONS_MAX.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
             busy: (0..REGIONS_MAX).map(|_| AtomicU32::new(0)).collect(),
             uses: (0..REGIONS_MAX).map(|_| AtomicU8::new(Use::None as u8)).collect(),
+            early: (0..REGIONS_MAX).map(|_| AtomicU8::new(0)).collect(),
+            round: AtomicU8::new(1),
         }
     }
 
@@ -53,6 +62,7 @@ impl Regions {
         self.region_bytes.store(region_bytes, Ordering::SeqCst);
         self.ready.iter().for_each(|ready| ready.store(0, Ordering::SeqCst));
         self.uses.iter().for_each(|of| of.store(Use::None as u8, Ordering::SeqCst));
+        self.early.iter().for_each(|round| round.store(0, Ordering::SeqCst));
     }
 
     pub fn region_bytes(&self) -> u64 {
@@ -92,12 +102,37 @@ impl Regions {
     /// Whether regions are ready, and stay so for as long as a flush takes at least.
     pub fn are_ready(&self, range: Range<usize>) -> bool {
         // Before it is looked, as a writer does.
-        range.clone().for_each(|region| self.note(region, Use::Written));
+        range.clone().for_each(|region| self.note_if_unused(region));
         range.into_iter().all(|region| self.is_ready(region))
     }
 
+    /// A region that is reserved stays so: nobody has written there yet.
+    fn note_if_unused(&self, region: usize) {
+        let (none, written) = (Use::None as u8, Use::Written as u8);
+        let order = Ordering::SeqCst;
+        let _ = self.uses[region].compare_exchange(none, written, order, order);
+    }
+
     pub fn set_ready(&self, region: usize) {
+        let round = self.round.load(Ordering::SeqCst);
+        let is_lately = |early: u8| early == round || early == round_before(round);
+        // Only whoever has the book comes here.
+        if is_lately(self.early[region].load(Ordering::SeqCst)) {
+            self.early[region].store(COMES_BACK, Ordering::SeqCst);
+        }
         self.ready[region / 64].fetch_or(1 << (region % 64), Ordering::SeqCst);
+    }
+
+    /// The mark of a region came off: early, or because it was quiet for long.
+    pub fn note_closed(&self, region: usize, early: bool) {
+        let round = if early { self.round.load(Ordering::SeqCst) } else { 0 };
+        self.early[region].store(round, Ordering::SeqCst);
+    }
+
+    /// Marks come off all that was quiet.
+    pub fn next_round(&self) {
+        let round = self.round.load(Ordering::SeqCst);
+        self.round.store(round % (COMES_BACK - 1) + 1, Ordering::SeqCst);
     }
 
     pub fn clear_ready(&self, region: usize) {
@@ -113,14 +148,20 @@ impl Regions {
         self.uses[region].store(of as u8, Ordering::SeqCst);
     }
 
-    /// Whether somebody is in a region, or was since this was asked last; or has it reserved, where
-    /// that is to stay.
-    pub fn was_used(&self, region: usize, stay_reserved: bool) -> bool {
-        let kept = if stay_reserved { Use::Reserved } else { Use::None } as u8;
+    /// Whether somebody is in a region, or was since this was asked last.
+    pub fn was_used(&self, region: usize) -> bool {
+        self.uses[region].swap(Use::None as u8, Ordering::SeqCst) != Use::None as u8
+            || self.is_busy(region)
+    }
+
+    /// Whether the mark of a region may come off early, if nobody comes from now on.
+    pub fn may_close_early(&self, region: usize) -> bool {
+        let reserved = Use::Reserved as u8;
         let taken = self.uses[region].fetch_update(Ordering::SeqCst, Ordering::SeqCst, |of| {
-            (of != kept).then_some(Use::None as u8)
+            (of != reserved).then_some(Use::None as u8)
         });
-        taken.unwrap_or(kept) != Use::None as u8 || self.is_busy(region)
+        let comes_back = self.early[region].load(Ordering::SeqCst) == COMES_BACK;
+        taken.is_ok() && !comes_back && !self.is_busy(region)
     }
 
     /// Whether somebody is in a region, or was since [`Regions::was_used`].
@@ -144,6 +185,10 @@ impl Drop for Inside<'_> {
             self.regions.busy[region].fetch_sub(1, Ordering::SeqCst);
         }
     }
+}
+
+fn round_before(round: u8) -> u8 {
+    if round > 1 { round - 1 } else { COMES_BACK - 1 }
 }
 
 /// Bits of a map on the members.

@@ -428,7 +428,7 @@ fn a_region_is_marked_once_and_before_anything_is_written_into_it() {
 
 /// Takes marks off as is done every some seconds, or as where much is marked.
 fn tidy(array: &Array, random: &mut Random) -> hindsight_block::Result<()> {
-    if random.chance(500) { array.tidy() } else { array.tidy_written() }
+    if random.chance(500) { array.tidy() } else { array.tidy_early() }
 }
 
 /// Writes at random with flushes, tidying and steps in between, until something fails; what was

@@ -38,24 +38,48 @@ fn a_mark_stays_while_parity_cannot_be_computed_however_many_tidy() {
 fn where_much_is_marked_what_was_written_loses_its_mark_at_once_and_what_was_reserved_keeps_it() {
     let rig = Rig::new("mirror(a, b)", 90);
     let array = rig.open();
-    let marked = || array.marked_bytes() / MIB;
+    let marked = || array.marked().0 / MIB;
     array.allocate(2 * MIB, 2 * MIB).expect("space");
     write(&array, 0, &[1; 4096]);
     write(&array, 5 * MIB, &[1; 4096]);
     assert_eq!(marked(), 4);
-    array.tidy_written().expect("tidied");
+    array.tidy_early().expect("tidied");
     assert_eq!(marked(), 2, "what was reserved");
-    array.tidy_written().expect("tidied");
+    array.tidy_early().expect("tidied");
     rig.media.iter().for_each(|media| media.start_log());
     write(&array, 2 * MIB, &[1; 4096]);
     for media in &rig.media {
         let log = media.take_log();
         assert!(log.iter().all(|r| r.offset >= AREA_BYTES), "no mark is waited for: {log:?}");
     }
-    array.tidy_written().expect("tidied");
+    array.tidy_early().expect("tidied");
     assert_eq!(marked(), 1, "what is still reserved");
     array.tidy().expect("tidied");
     assert_eq!(marked(), 1, "it was reserved since the last of these calls");
     array.tidy().expect("tidied");
     assert_eq!(marked(), 0, "nobody came");
+}
+
+#[test]
+fn a_region_that_is_written_again_soon_keeps_its_mark_until_it_is_quiet_for_long() {
+    let rig = Rig::new("mirror(a, b)", 91);
+    let array = rig.open();
+    let marked = || array.marked().0 / MIB;
+    let early = |left: u64, why: &str| {
+        array.tidy_early().expect("tidied");
+        assert_eq!(marked(), left, "{why}");
+    };
+    write(&array, 0, &[1; 4096]);
+    write(&array, MIB, &[1; 4096]);
+    early(0, "both came to rest");
+    write(&array, 0, &[2; 4096]);
+    early(1, "it came back");
+    early(1, "it may again");
+    array.tidy().expect("tidied");
+    assert_eq!(marked(), 0, "it was quiet for long");
+    write(&array, 0, &[3; 4096]);
+    early(0, "that was long ago");
+    (0..2).for_each(|_| array.tidy().expect("tidied"));
+    write(&array, 0, &[4; 4096]);
+    early(0, "and so was this");
 }

@@ -200,7 +200,7 @@ fn exercise(array: &Array, random: &mut Random, model: &mut Model) -> Option<()>
                 model.flushed();
             }
             2 if random.chance(500) => array.tidy().ok()?,
-            2 => array.tidy_written().ok()?,
+            2 => array.tidy_early().ok()?,
             3 => drop(array.step().ok()?),
             _ => {}
         }

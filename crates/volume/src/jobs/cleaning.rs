@@ -39,8 +39,13 @@ impl Placement {
     /// (merges free what they empty themselves, and slabs: blocks may be coming home to them). The
     /// caller holds `work`.
     pub(crate) fn free_empty_segments(&self) -> Result<()> {
-        let flushed = Seq(self.record.lock().flushed_seq);
+        let flushed = self.flushed_seq();
         self.core.free_empty(|s| s.log == self.id && s.last_seq() <= flushed)
+    }
+
+    /// All entries up to here are in runs.
+    pub(crate) fn flushed_seq(&self) -> Seq {
+        Seq(self.record.lock().flushed_seq)
     }
 
     /// Segments with few live bytes, the emptiest first, as many as a merge of a timeline has room

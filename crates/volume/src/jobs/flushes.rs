@@ -4,12 +4,17 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use history::Segment;
+use units::Seq;
+
 use crate::Result;
 use crate::jobs::job::Turn;
 use crate::jobs::map_flush::commit_map_flushes;
 use crate::jobs::parts::Parts;
 use crate::volume::Volume;
 
+/// Maps that are written out together, at most: others wait for the right to work.
+const TOGETHER_MAX: usize = 64;
 /// Trims of whole pages that may wait in memory: a page look-up walks them.
 const PENDING_NODES_MAX: usize = 2048;
 
@@ -35,9 +40,9 @@ pub fn flush_maps(parts: &Parts, turn: &mut Turn) -> Result<bool> {
         }
     }
     commit_map_flushes(&parts.core, flushes)?;
-    for volume in &begun {
-        turn.spare(volume, volume.free_empty_segments())?;
-    }
+    let flushed: BTreeMap<u64, Seq> = begun.iter().map(|v| (v.id, v.flushed_seq())).collect();
+    let is_flushed = |of: &Segment| flushed.get(&of.log).is_some_and(|&seq| of.last_seq() <= seq);
+    parts.core.free_empty(is_flushed)?;
     Ok(!begun.is_empty())
 }
 
@@ -56,15 +61,20 @@ pub fn full_maps(parts: &Parts) -> Vec<Arc<Volume>> {
         .map(|volume| (counts.get(&volume.id).copied().unwrap_or_default(), volume))
         .collect();
     volumes.sort_by_key(|&((entries, _), _)| Reverse(entries));
-    let mut left: usize = volumes.iter().map(|((entries, _), _)| entries).sum();
+    // One that cannot be written out, for damage, is not counted: others would be for it.
+    let sound = volumes.iter().filter(|(_, volume)| !volume.reclamation().is_ailing());
+    let mut left: usize = sound.map(|((entries, _), _)| entries).sum();
     let pending_max = parts.core.pending_max;
     let are_full = left >= pending_max;
     volumes.retain(|((entries, nodes), volume)| {
-        let is_full = are_full && left > pending_max / 2
+        let is_sound = !volume.reclamation().is_ailing();
+        let is_full = is_sound && are_full && left > pending_max / 2
+            || *entries >= pending_max
             || *nodes >= PENDING_NODES_MAX
             || volume.log().with_times(<[_]>::len) >= pending_max;
-        left -= if is_full { *entries } else { 0 };
+        left -= if is_full && is_sound { *entries } else { 0 };
         is_full
     });
+    volumes.truncate(TOGETHER_MAX);
     volumes.into_iter().map(|(_, volume)| volume).collect()
 }

@@ -249,15 +249,9 @@ impl Engine {
         })
     }
 
-    /// Bytes of the regions of members that are marked: the next opening looks at those that are
-    /// when the server is killed or the power fails.
-    #[must_use]
-    pub fn marked_bytes(&self) -> u64 {
-        self.members.array().map_or(0, |array| array.marked_bytes())
-    }
-
-    /// Takes marks off the regions of members that have been quiet since the last call. To be
-    /// called every some seconds.
+    /// Takes marks off the regions of members that have been quiet since the last call: what is
+    /// marked when the power fails is looked at by the next opening. To be called every some
+    /// seconds.
     ///
     /// # Errors
     /// Those of the devices.
@@ -265,13 +259,19 @@ impl Engine {
         self.tidy_members_by(|array| array.tidy())
     }
 
-    /// The same, without regions that nobody has written to yet. To be called after so much that
-    /// an opening would take long.
+    /// The same early, for what was written and comes to rest: where there are
+    /// [many marks](Pool::has_many_marks).
     ///
     /// # Errors
     /// Those of the devices.
-    pub fn tidy_written_members(&self) -> Result<()> {
-        self.tidy_members_by(|array| array.tidy_written())
+    pub fn tidy_members_early(&self) -> Result<()> {
+        self.tidy_members_by(|array| array.tidy_early())
+    }
+
+    /// Whether so much is marked that an opening would take long.
+    #[must_use]
+    pub fn has_many_marks(&self) -> bool {
+        self.members.array().is_some_and(|array| array.has_many_marks())
     }
 
     fn tidy_members_by(&self, tidy: fn(&Array) -> block::Result<()>) -> Result<()> {

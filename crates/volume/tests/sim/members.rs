@@ -168,7 +168,7 @@ impl World {
         if self.stack.is_some() {
             match self.random.below(1000) {
                 0..150 => self.pool().tidy_members()?,
-                150..300 => self.pool().tidy_written_members()?,
+                150..300 => self.pool().tidy_members_early()?,
                 _ => {}
             }
         }

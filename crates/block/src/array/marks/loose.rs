@@ -128,11 +128,11 @@ impl Marks {
                 continue;
             }
             done += region_bytes;
-            // Whoever discards meanwhile sets it again, and is seen to have been here.
-            loose.regions[region].store(false, Ordering::SeqCst);
-            let is_used = is_set(&self.shared.book.lock().regions.used, region);
-            let bytes = self.bytes_of(region, region_bytes);
-            if is_used {
+            // Where nobody has anything yet it stays loose: somebody may be about to write there.
+            if is_set(&self.shared.book.lock().regions.used, region) {
+                // Whoever discards meanwhile sets it again, and is seen to have been here.
+                loose.regions[region].store(false, Ordering::SeqCst);
+                let bytes = self.bytes_of(region, region_bytes);
                 let length = bytes.end - bytes.start;
                 if self.top.resync(bytes.start, length, Resync::Loose).is_err() {
                     loose.regions[region].store(true, Ordering::SeqCst);
