@@ -227,8 +227,8 @@ impl Writer {
     }
 
     /// Whether a writer is so much faster than the background that it has to write the map out
-    /// itself: memory is bounded, for each volume and for all of them, of which those with few
-    /// entries go on.
+    /// itself: memory is bounded for each volume; and for all of them, but for those that have no
+    /// more than all may have before the background begins.
     pub(crate) fn is_ahead_of_map(&self) -> bool {
         let most = PENDING_FACTOR * self.core.pending_max;
         let own = self.present().timeline.pending_counts().0;

@@ -164,8 +164,9 @@ impl Marks {
             self.note_loose(self.shared.regions.of(offset, length_bytes));
             let mut book = self.shared.book.lock();
             for region in self.shared.regions.within(offset, length_bytes) {
-                // Whoever writes there next marks it again.
+                // Whoever writes there next marks it again, and is another.
                 self.shared.regions.clear_ready(region);
+                self.shared.regions.note_closed(region, false);
                 if self.shared.regions.is_alone(region) {
                     book.forget_use(region);
                 }
@@ -263,7 +264,9 @@ impl Marks {
                 continue;
             }
             book.close(region);
-            shared.regions.note_closed(region, early);
+            // Where nothing is, whoever comes next is another.
+            let is_early = early && regions::is_set(&book.regions.used, region);
+            shared.regions.note_closed(region, is_early);
             closed += 1;
         }
         if closed > 0 { shared.write_regions(&mut book) } else { Ok(()) }

@@ -115,11 +115,13 @@ impl Regions {
 
     pub fn set_ready(&self, region: usize) {
         let round = self.round.load(Ordering::SeqCst);
-        let is_lately = |early: u8| early == round || early == round_before(round);
         // Only whoever has the book comes here.
-        if is_lately(self.early[region].load(Ordering::SeqCst)) {
-            self.early[region].store(COMES_BACK, Ordering::SeqCst);
-        }
+        let early = match self.early[region].load(Ordering::SeqCst) {
+            COMES_BACK => COMES_BACK,
+            early if early == round || early == round_before(round) => COMES_BACK,
+            _ => 0,
+        };
+        self.early[region].store(early, Ordering::SeqCst);
         self.ready[region / 64].fetch_or(1 << (region % 64), Ordering::SeqCst);
     }
 
@@ -154,14 +156,15 @@ impl Regions {
             || self.is_busy(region)
     }
 
-    /// Whether the mark of a region may come off early, if nobody comes from now on.
+    /// Whether the mark of a region may come off early, if nobody comes from now on: it was written
+    /// since somebody last looked, and has not come back.
     pub fn may_close_early(&self, region: usize) -> bool {
-        let reserved = Use::Reserved as u8;
-        let taken = self.uses[region].fetch_update(Ordering::SeqCst, Ordering::SeqCst, |of| {
-            (of != reserved).then_some(Use::None as u8)
-        });
-        let comes_back = self.early[region].load(Ordering::SeqCst) == COMES_BACK;
-        taken.is_ok() && !comes_back && !self.is_busy(region)
+        if self.early[region].load(Ordering::SeqCst) == COMES_BACK || self.is_busy(region) {
+            return false;
+        }
+        let (written, none, order) = (Use::Written as u8, Use::None as u8, Ordering::SeqCst);
+        let taken = self.uses[region].compare_exchange(written, none, order, order);
+        taken.is_ok() && !self.is_busy(region)
     }
 
     /// Whether somebody is in a region, or was since [`Regions::was_used`].

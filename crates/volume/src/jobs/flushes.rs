@@ -14,7 +14,7 @@ use crate::jobs::parts::Parts;
 use crate::volume::Volume;
 
 /// Maps that are written out together, at most: others wait for the right to work.
-const TOGETHER_MAX: usize = 64;
+const TOGETHER_MAX: usize = 256;
 /// Trims of whole pages that may wait in memory: a page look-up walks them.
 const PENDING_NODES_MAX: usize = 2048;
 
@@ -33,7 +33,9 @@ pub fn flush_maps(parts: &Parts, turn: &mut Turn) -> Result<bool> {
     volumes.extend(due.filter(is_other));
     let (mut begun, mut flushes) = (Vec::new(), Vec::new());
     for volume in &volumes {
-        let flush = volume.begin_map_flush().map(Some);
+        let flush = volume.begin_map_flush();
+        volume.pending().note_flush(flush.is_err());
+        let flush = flush.map(Some);
         if let Some(flush) = turn.spare(volume, flush)? {
             begun.push(volume);
             flushes.extend(flush);
@@ -61,18 +63,22 @@ pub fn full_maps(parts: &Parts) -> Vec<Arc<Volume>> {
         .map(|volume| (counts.get(&volume.id).copied().unwrap_or_default(), volume))
         .collect();
     volumes.sort_by_key(|&((entries, _), _)| Reverse(entries));
-    // One that cannot be written out, for damage, is not counted: others would be for it.
-    let sound = volumes.iter().filter(|(_, volume)| !volume.reclamation().is_ailing());
-    let mut left: usize = sound.map(|((entries, _), _)| entries).sum();
+    // One that could not be written out is not counted, for others would be for it: it is tried
+    // again when it is full by itself, or time asks for it.
+    let shared = |entries: usize, volume: &Volume| match volume.pending().has_failed() {
+        true => 0,
+        false => entries,
+    };
+    let mut left: usize = volumes.iter().map(|((entries, _), v)| shared(*entries, v)).sum();
     let pending_max = parts.core.pending_max;
     let are_full = left >= pending_max;
     volumes.retain(|((entries, nodes), volume)| {
-        let is_sound = !volume.reclamation().is_ailing();
-        let is_full = is_sound && are_full && left > pending_max / 2
+        let own = shared(*entries, volume);
+        let is_full = are_full && own > 0 && left > pending_max / 2
             || *entries >= pending_max
             || *nodes >= PENDING_NODES_MAX
             || volume.log().with_times(<[_]>::len) >= pending_max;
-        left -= if is_full && is_sound { *entries } else { 0 };
+        left = left.saturating_sub(if is_full { own } else { 0 });
         is_full
     });
     volumes.truncate(TOGETHER_MAX);

@@ -116,11 +116,13 @@ impl Reclamation {
 pub struct Pending {
     /// On the monotonic clock, as background steps saw it.
     since_ns: AtomicU64,
+    /// The last map flush failed.
+    has_failed: AtomicBool,
 }
 
 impl Default for Pending {
     fn default() -> Pending {
-        Pending { since_ns: AtomicU64::new(u64::MAX) }
+        Pending { since_ns: AtomicU64::new(u64::MAX), has_failed: AtomicBool::new(false) }
     }
 }
 
@@ -128,6 +130,16 @@ impl Pending {
     /// Nothing is, or it is tried again as late.
     pub fn reset(&self) {
         self.since_ns.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    /// Notes how a map flush went.
+    pub fn note_flush(&self, has_failed: bool) {
+        self.has_failed.store(has_failed, Ordering::Relaxed);
+    }
+
+    /// Whether the last map flush failed.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
     }
 
     /// A step sees something pending: whether a map flush is due.
