@@ -189,7 +189,7 @@ impl BlockDevice for Array {
 
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         let length_bytes = slices.iter().map(|s| s.len() as u64).sum();
-        let _inside = self.enter(offset, length_bytes)?;
+        let _inside = self.enter_to_write(offset, length_bytes)?;
         self.top().write_at(offset, slices)
     }
 
@@ -200,9 +200,7 @@ impl BlockDevice for Array {
     fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
         self.top().allocate(offset, length_bytes)?;
         // Whoever reserves space is about to write there: the mark is made before it is waited for.
-        let _inside = self.enter(offset, length_bytes)?;
-        self.note_reserved(offset, length_bytes);
-        Ok(())
+        self.enter(offset, length_bytes).map(drop)
     }
 
     fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
@@ -212,7 +210,7 @@ impl BlockDevice for Array {
 
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         let length_bytes = slices.iter().map(|s| s.len() as u64).sum();
-        let _inside = self.enter(offset, length_bytes)?;
+        let _inside = self.enter_to_write(offset, length_bytes)?;
         self.top().write_durable(offset, slices)
     }
 

@@ -33,7 +33,7 @@ mod loose;
 /// Bytes whose parity is computed in one go when their regions are closed.
 const TIDY_BYTES: u64 = 256 << 20;
 /// Marks come off early where so much more is marked than was left the last time: the next opening
-/// reads all of it. A few large regions are not much: each is marked for whatever is written there.
+/// reads all of it. A few large regions are not much.
 const MARKED_BYTES_MAX: u64 = 128 << 20;
 const MARKED_REGIONS_MAX: u64 = 16;
 
@@ -130,10 +130,17 @@ impl Marks {
         Ok(Some(Writing { inside, _gate: gate }))
     }
 
-    /// Notes that a range was reserved.
-    pub(super) fn note_reserved(&self, offset: u64, length_bytes: u64) {
-        let regions = &self.shared.regions;
-        regions.note_reserved(regions.within(offset, length_bytes));
+    /// Goes into the regions of a range that is written.
+    pub(super) fn enter_to_write(
+        &self,
+        offset: u64,
+        length_bytes: u64,
+    ) -> Result<Option<Writing<'_>>> {
+        let writing = self.enter(offset, length_bytes)?;
+        if writing.as_ref().is_some_and(|writing| writing.inside.is_some()) {
+            self.shared.regions.count_written(offset, length_bytes);
+        }
+        Ok(writing)
     }
 
     pub(super) fn has_copies(&self) -> bool {
@@ -171,6 +178,8 @@ impl Marks {
                     book.forget_use(region);
                 }
             }
+            // As good as written: what comes to rest need not be looked at.
+            self.shared.regions.count_written(offset, length_bytes);
         }
         Ok(writing)
     }
@@ -182,12 +191,12 @@ impl Marks {
     /// Those of the device.
     pub fn tidy(&self) -> Result<()> {
         self.shared.regions.next_round();
-        self.tidy_where(|regions, region| !regions.was_used(region), false)
+        self.tidy_where(|regions, region| !regions.was_touched(region), false)
     }
 
     /// Where so much is marked that an opening would take long: takes the marks off regions that
-    /// were written and are quiet while they are flushed. Those that were reserved and not written
-    /// yet keep theirs, and those that came back after this: a writer would wait for a mark.
+    /// were written as far as half, and are quiet while they are flushed. Others are kept, and those
+    /// that came back after this: a writer would wait for a mark.
     ///
     /// # Errors
     /// Those of the device.
@@ -252,11 +261,11 @@ impl Marks {
         let mut closed = 0;
         for &region in quiet {
             let is_noticed = self.has_noticed(region, book.label.region_bytes);
-            if is_noticed || shared.regions.is_used(region) {
+            if is_noticed || shared.regions.is_touched(region) {
                 continue;
             }
             shared.regions.clear_ready(region);
-            if shared.regions.is_used(region) {
+            if shared.regions.is_touched(region) {
                 // Whoever came meanwhile saw the mark, or waits for the book to set it.
                 if book.is_marked(region) {
                     shared.regions.set_ready(region);

@@ -5,7 +5,7 @@
 //! takes it back here first and then looks for writers. So of both one sees the other.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use format::label::REGIONS_MAX;
 
@@ -16,8 +16,10 @@ pub(super) struct Regions {
     ready: Vec<AtomicU64>,
     /// Writers in each.
     busy: Vec<AtomicU32>,
-    /// Whether one was there since somebody last looked: a [`Use`].
-    uses: Vec<AtomicU8>,
+    /// Whether one was there since somebody last looked.
+    touched: Vec<AtomicBool>,
+    /// Bytes written in each since it was marked.
+    written: Vec<AtomicU64>,
     /// In which round the mark came off early; [`COMES_BACK`] where it had to be set again soon.
     early: Vec<AtomicU8>,
     /// Counts the times at which marks come off all that was quiet: 1 to 254, and around.
@@ -26,15 +28,6 @@ pub(super) struct Regions {
 
 /// The marks of a region came off early, and it was written again: they stay until it is quiet.
 const COMES_BACK: u8 = u8::MAX;
-
-/// The use of a region since somebody last looked.
-#[repr(u8)]
-enum Use {
-    None,
-    /// Space was reserved, and nothing was written.
-    Reserved,
-    Written,
-}
 
 /// A writer in some regions; it leaves when dropped.
 pub(super) struct Inside<'r> {
@@ -49,7 +42,8 @@ impl Regions {
             region_bytes: AtomicU64::new(region_bytes),
             ready: (0..REGIONS_MAX.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
             busy: (0..REGIONS_MAX).map(|_| AtomicU32::new(0)).collect(),
-            uses: (0..REGIONS_MAX).map(|_| AtomicU8::new(Use::None as u8)).collect(),
+            touched: (0..REGIONS_MAX).map(|_| AtomicBool::new(false)).collect(),
+            written: (0..REGIONS_MAX).map(|_| AtomicU64::new(0)).collect(),
             early: (0..REGIONS_MAX).map(|_| AtomicU8::new(0)).collect(),
             round: AtomicU8::new(1),
         }
@@ -61,7 +55,8 @@ impl Regions {
         assert!(!busy, "whoever grows an array keeps writers out");
         self.region_bytes.store(region_bytes, Ordering::SeqCst);
         self.ready.iter().for_each(|ready| ready.store(0, Ordering::SeqCst));
-        self.uses.iter().for_each(|of| of.store(Use::None as u8, Ordering::SeqCst));
+        self.touched.iter().for_each(|touched| touched.store(false, Ordering::SeqCst));
+        self.written.iter().for_each(|written| written.store(0, Ordering::SeqCst));
         self.early.iter().for_each(|round| round.store(0, Ordering::SeqCst));
     }
 
@@ -90,7 +85,7 @@ impl Regions {
     pub fn enter(&self, range: Range<usize>) -> Inside<'_> {
         for region in range.clone() {
             self.busy[region].fetch_add(1, Ordering::SeqCst);
-            self.note(region, Use::Written);
+            self.touched[region].store(true, Ordering::SeqCst);
         }
         Inside { regions: self, range }
     }
@@ -102,15 +97,19 @@ impl Regions {
     /// Whether regions are ready, and stay so for as long as a flush takes at least.
     pub fn are_ready(&self, range: Range<usize>) -> bool {
         // Before it is looked, as a writer does.
-        range.clone().for_each(|region| self.note_if_unused(region));
+        let touch = |region: usize| self.touched[region].store(true, Ordering::SeqCst);
+        range.clone().for_each(touch);
         range.into_iter().all(|region| self.is_ready(region))
     }
 
-    /// A region that is reserved stays so: nobody has written there yet.
-    fn note_if_unused(&self, region: usize) {
-        let (none, written) = (Use::None as u8, Use::Written as u8);
-        let order = Ordering::SeqCst;
-        let _ = self.uses[region].compare_exchange(none, written, order, order);
+    /// Counts what is written to a range, of each region in it.
+    pub fn count_written(&self, offset: u64, length_bytes: u64) {
+        let (region_bytes, end) = (self.region_bytes(), offset + length_bytes);
+        for region in self.of(offset, length_bytes) {
+            let start = region as u64 * region_bytes;
+            let bytes = end.min(start + region_bytes) - offset.max(start);
+            self.written[region].fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 
     pub fn set_ready(&self, region: usize) {
@@ -129,6 +128,7 @@ impl Regions {
     pub fn note_closed(&self, region: usize, early: bool) {
         let round = if early { self.round.load(Ordering::SeqCst) } else { 0 };
         self.early[region].store(round, Ordering::SeqCst);
+        self.written[region].store(0, Ordering::Relaxed);
     }
 
     /// Marks come off all that was quiet.
@@ -141,35 +141,25 @@ impl Regions {
         self.ready[region / 64].fetch_and(!(1 << (region % 64)), Ordering::SeqCst);
     }
 
-    /// Notes that regions were reserved: somebody will write there for the first time.
-    pub fn note_reserved(&self, range: Range<usize>) {
-        range.for_each(|region| self.note(region, Use::Reserved));
-    }
-
-    fn note(&self, region: usize, of: Use) {
-        self.uses[region].store(of as u8, Ordering::SeqCst);
-    }
-
     /// Whether somebody is in a region, or was since this was asked last.
-    pub fn was_used(&self, region: usize) -> bool {
-        self.uses[region].swap(Use::None as u8, Ordering::SeqCst) != Use::None as u8
-            || self.is_busy(region)
+    pub fn was_touched(&self, region: usize) -> bool {
+        self.touched[region].swap(false, Ordering::SeqCst) || self.is_busy(region)
     }
 
-    /// Whether the mark of a region may come off early, if nobody comes from now on: it was written
-    /// since somebody last looked, and has not come back.
+    /// Whether the mark of a region may come off early, if nobody comes from now on: half of it was
+    /// written, as a log does that goes on elsewhere then, and it has not come back.
     pub fn may_close_early(&self, region: usize) -> bool {
-        if self.early[region].load(Ordering::SeqCst) == COMES_BACK || self.is_busy(region) {
+        let is_full = self.written[region].load(Ordering::Relaxed) >= self.region_bytes() / 2;
+        if !is_full || self.early[region].load(Ordering::SeqCst) == COMES_BACK {
             return false;
         }
-        let (written, none, order) = (Use::Written as u8, Use::None as u8, Ordering::SeqCst);
-        let taken = self.uses[region].compare_exchange(written, none, order, order);
-        taken.is_ok() && !self.is_busy(region)
+        self.touched[region].store(false, Ordering::SeqCst);
+        !self.is_busy(region)
     }
 
-    /// Whether somebody is in a region, or was since [`Regions::was_used`].
-    pub fn is_used(&self, region: usize) -> bool {
-        self.uses[region].load(Ordering::SeqCst) != Use::None as u8 || self.is_busy(region)
+    /// Whether somebody is in a region, or was since [`Regions::was_touched`].
+    pub fn is_touched(&self, region: usize) -> bool {
+        self.touched[region].load(Ordering::SeqCst) || self.is_busy(region)
     }
 
     /// Whether nobody is in a region but who asks.
