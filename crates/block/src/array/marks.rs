@@ -195,8 +195,8 @@ impl Marks {
     }
 
     /// Where so much is marked that an opening would take long: takes the marks off regions that
-    /// were written as far as half, and are quiet while they are flushed. Others are kept, and those
-    /// that came back after this: a writer would wait for a mark.
+    /// were written as far as half, and are quiet while they are flushed. Others are kept, and
+    /// those that came back after this: a writer would wait for a mark.
     ///
     /// # Errors
     /// Those of the device.
