@@ -52,10 +52,9 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 const PIECE_BYTES_MAX: usize = 256 << 10;
 /// Blocks of the largest trim that is one entry of a batch; a multiple of what a map node covers.
 const TRIM_BLOCKS_MAX: u64 = 1 << 30;
-/// Pending entries at which a writer waits, as a multiple of those at which the background begins.
+/// Pending entries of all volumes at which a writer waits, as a multiple of those at which the
+/// background begins.
 const PENDING_FACTOR: usize = 4;
-/// A writer with one part in so many of that looks at what all volumes have together.
-const ALL_LOOKED_AT: usize = 4;
 
 /// Why a write finds no room though its segment has some.
 pub const TOOK_RESERVE: &str = "what was accepted took the reserve";
@@ -227,12 +226,11 @@ impl Writer {
     }
 
     /// Whether a writer is so much faster than the background that it has to write the map out
-    /// itself: memory is bounded for each volume; and for all of them, but for those that have no
-    /// more than all may have before the background begins.
+    /// itself: memory is bounded. A volume with few entries goes on, whatever others have.
     pub(crate) fn is_ahead_of_map(&self) -> bool {
-        let most = PENDING_FACTOR * self.core.pending_max;
-        let own = self.present().timeline.pending_counts().0;
-        own >= most || own >= most / ALL_LOOKED_AT && self.core.pending_entries() >= most
+        let begun = self.core.pending_max;
+        self.present().timeline.pending_counts().0 >= begun
+            && self.core.pending_entries() >= PENDING_FACTOR * begun
     }
 
     /// Makes a writer that is faster than the background write the map out, as long as `goes_on`.

@@ -334,3 +334,32 @@ fn what_waits_in_memory_is_bounded_for_all_volumes_together() {
     rig.pool.step(Budget { bytes: STEP_BYTES }).expect("stepped");
     assert!((pending() as usize) <= max / 2, "as many are written out as that takes");
 }
+
+#[test]
+fn a_volume_whose_map_cannot_be_written_out_makes_no_other_be_written_out() {
+    let rig = Rig::new(1 << 20);
+    let max = rig.pool.core.pending_max;
+    let (damaged, sound) = (rig.volume("damaged"), rig.volume("sound"));
+    rig.settle();
+    put(&damaged, 0, max - 1);
+    put(&sound, 0, 64);
+    assert!(rig.is_full(&damaged), "it has the most of too much");
+    damaged.pending().note_flush(true);
+    assert!(!rig.is_full(&damaged) && !rig.is_full(&sound));
+    put(&damaged, 0, 1);
+    assert!(rig.is_full(&damaged) && !rig.is_full(&sound), "it is tried again, as it is full");
+}
+
+#[test]
+fn writers_that_are_far_ahead_of_the_background_are_held_back_together() {
+    let rig = Rig::new(1 << 20);
+    let max = rig.pool.core.pending_max;
+    let volumes = ["one", "other", "third"].map(|name| rig.volume(name));
+    rig.settle();
+    for volume in &volumes {
+        (0..2 * max as u64).step_by(64).for_each(|block| put(volume, block, 64));
+    }
+    let pending = rig.pool.status().pending_entries as usize;
+    assert!(pending < 4 * max + 64, "{pending}: nobody did anything but the writers");
+    assert!(pending > 2 * max, "{pending}");
+}
