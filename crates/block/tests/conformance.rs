@@ -3,6 +3,7 @@
 //! A case is a name and a way to make a device of at least 1 MiB; the suite is the list in `rules`.
 
 use std::io::IoSlice;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use env::{FileMedia, Media};
@@ -279,6 +280,7 @@ fn a_file_that_somebody_cut_fails_where_it_ends_now() {
     let path = folder.path().join("disk");
     let device = MediaDevice::new(Arc::new(FileMedia::create(&path, 1 << 20).expect("made")));
     let file = std::fs::OpenOptions::new().write(true).open(&path).expect("the file");
+    device.write_at(0, &[IoSlice::new(&[5; 4096])]).expect("written");
     file.set_len(256 << 10).expect("cut");
     let kind = |offset| device.read_at(offset, &mut [0; 4096]).map_err(|error| error.kind);
     assert_eq!([kind(0), kind(512 << 10)], [Ok(()), Err(DeviceErrorKind::Io)]);
@@ -302,6 +304,25 @@ fn a_file_that_somebody_cut_fails_where_it_ends_now() {
 }
 
 #[test]
+fn a_write_under_way_while_somebody_cuts_the_file_leaves_no_zeros_behind() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("disk");
+    let media = FileMedia::create(&path, 1 << 20).expect("made");
+    media.write_at(0, &[IoSlice::new(&[5; 1 << 20])]).expect("written");
+    let file = std::fs::OpenOptions::new().write(true).open(&path).expect("the file");
+    file.set_len(256 << 10).expect("cut");
+    // It had looked at the length before.
+    file.write_all_at(&[7; 4096], 768 << 10).expect("written");
+    let mut read = [0; 4096];
+    let outcomes = [0, 256 << 10, 512 << 10, 768 << 10, 1020 << 10]
+        .map(|at| media.read_at(at, &mut read).is_ok());
+    let told = media.tells_holes();
+    assert_eq!(outcomes, [told, false, false, told, false]);
+    assert!(!media.is_hole(512 << 10, 4096), "something was there");
+    media.write_at(512 << 10, &[IoSlice::new(&[7; 4096])]).expect_err("it was cut");
+}
+
+#[test]
 fn a_file_says_where_it_has_holes_and_nowhere_else() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("disk");
@@ -322,10 +343,10 @@ fn a_file_says_where_it_has_holes_and_nowhere_else() {
         assert!(!media.is_hole(len - 4096, 8192) && !media.is_hole(u64::MAX, 2), "beyond the end");
         media.sync().expect("durable");
     }
-    // Somebody cut it: nothing is known of what is not there.
+    // Somebody cut it: what reads as zeros may have been something.
     let file = std::fs::OpenOptions::new().write(true).open(&path).expect("the file");
     file.set_len(256 * kib).expect("cut");
-    assert!(media.is_hole(128 * kib, 128 * kib) && !media.is_hole(128 * kib, 128 * kib + 1));
+    assert!(!media.is_hole(128 * kib, 128 * kib) && !media.is_hole(128 * kib, 128 * kib + 1));
 }
 
 #[test]

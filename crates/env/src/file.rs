@@ -148,16 +148,80 @@ impl FileMedia {
         }
     }
 
-    /// Refuses to write to a file that somebody cut: a write would make it long again, and then
-    /// what was cut off would read as zeros instead of failing.
-    fn check_written(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
-        self.check_range(offset, length_bytes)?;
+    /// Refuses a file that somebody cut. A write would make it long again, and then what was cut
+    /// off would read as zeros instead of failing.
+    fn check_whole(&self) -> io::Result<()> {
         if !self.is_file {
             return Ok(());
         }
         // Asked in this order: a file that grows is longer before this says so.
         let had = self.len_bytes();
         check_cut(had, length_of(&self.file)?)
+    }
+
+    /// Refuses what was read from a file that somebody cut, unless all of it has blocks: a hole may
+    /// be where something was, in front of a write that was under way meanwhile.
+    fn check_read(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
+        self.check_whole().or_else(|error| {
+            let hole = rustix::fs::seek(&*self.file, SeekFrom::Hole(offset));
+            let has_blocks = self.tells_holes && hole.is_ok_and(|at| at >= offset + length_bytes);
+            if has_blocks { Ok(()) } else { Err(error) }
+        })
+    }
+
+    /// Writes to a range of a file that is whole before and after. A write that is under way while
+    /// somebody cuts the file can still make it longer; it fails, and what lies in front of it is
+    /// not read as zeros.
+    fn write_whole(
+        &self,
+        offset: u64,
+        length_bytes: u64,
+        write: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.check_range(offset, length_bytes)?;
+        self.check_whole()?;
+        write()?;
+        self.check_whole()
+    }
+
+    fn write_past_cache(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let length = bytes.len() as u64;
+        let Some(direct) = self.direct.as_ref().ok().filter(|_| length >= DIRECT_MIN) else {
+            return self.file.write_all_at(bytes, offset);
+        };
+        // Both ends, as far as they are not aligned, go by way of the page cache.
+        let first = offset.next_multiple_of(DIRECT_ALIGNMENT);
+        let end = (offset + length) / DIRECT_ALIGNMENT * DIRECT_ALIGNMENT;
+        let at = |position: u64| usize::try_from(position - offset).expect("within the bytes");
+        self.file.write_all_at(&bytes[..at(first)], offset)?;
+        match direct.write_all_at(&bytes[at(first)..at(end)], first) {
+            // Not so aligned in memory, or for this device.
+            Err(e) if e.kind() == io::ErrorKind::InvalidInput => {
+                self.file.write_all_at(&bytes[at(first)..at(end)], first)?;
+            }
+            other => other?,
+        }
+        self.file.write_all_at(&bytes[at(end)..], end)
+    }
+
+    /// Writes what is on the device when this ends, which is asked for these bytes only.
+    fn write_through(&self, offset: u64, slices: &[IoSlice<'_>], total: usize) -> io::Result<()> {
+        if slices.len() <= SLICES_PER_CALL_MAX {
+            match rustix::io::pwritev2(&*self.file, slices, offset, ReadWriteFlags::DSYNC) {
+                Ok(written) if written == total => return Ok(()),
+                // In part, or not possible here: the long way.
+                Ok(_)
+                | Err(
+                    rustix::io::Errno::INTR
+                    | rustix::io::Errno::OPNOTSUPP
+                    | rustix::io::Errno::INVAL
+                    | rustix::io::Errno::NOSYS,
+                ) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        write_all(&self.file, offset, slices)?;
+        self.sync()
     }
 }
 
@@ -186,7 +250,8 @@ impl Media for FileMedia {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.check_range(offset, buffer.len() as u64)?;
-        self.file.read_exact_at(buffer, offset)
+        self.file.read_exact_at(buffer, offset)?;
+        self.check_read(offset, buffer.len() as u64)
     }
 
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<bool> {
@@ -194,35 +259,17 @@ impl Media for FileMedia {
         match self.file.read_cached(offset, buffer)? {
             Some(read) => Ok(read),
             // This file system cannot tell: read and wait.
-            None => self.file.read_exact_at(buffer, offset).map(|()| true),
+            None => self.read_at(offset, buffer).map(|()| true),
         }
     }
 
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
-        let total: u64 = slices.iter().map(|s| s.len() as u64).sum();
-        self.check_written(offset, total)?;
-        write_all(&self.file, offset, slices)
+        let total = slices.iter().map(|s| s.len() as u64).sum();
+        self.write_whole(offset, total, || write_all(&self.file, offset, slices))
     }
 
     fn write_direct(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let length = bytes.len() as u64;
-        self.check_written(offset, length)?;
-        let Some(direct) = self.direct.as_ref().ok().filter(|_| length >= DIRECT_MIN) else {
-            return self.file.write_all_at(bytes, offset);
-        };
-        // Both ends, as far as they are not aligned, go by way of the page cache.
-        let first = offset.next_multiple_of(DIRECT_ALIGNMENT);
-        let end = (offset + length) / DIRECT_ALIGNMENT * DIRECT_ALIGNMENT;
-        let at = |position: u64| usize::try_from(position - offset).expect("within the bytes");
-        self.file.write_all_at(&bytes[..at(first)], offset)?;
-        match direct.write_all_at(&bytes[at(first)..at(end)], first) {
-            // Not so aligned in memory, or for this device.
-            Err(e) if e.kind() == io::ErrorKind::InvalidInput => {
-                self.file.write_all_at(&bytes[at(first)..at(end)], first)?;
-            }
-            other => other?,
-        }
-        self.file.write_all_at(&bytes[at(end)..], end)
+        self.write_whole(offset, bytes.len() as u64, || self.write_past_cache(offset, bytes))
     }
 
     fn why_no_buffer(&self) -> Option<String> {
@@ -248,35 +295,18 @@ impl Media for FileMedia {
     }
 
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
-        let total: usize = slices.iter().map(|s| s.len()).sum();
-        self.check_written(offset, total as u64)?;
-        if slices.len() <= SLICES_PER_CALL_MAX {
-            // The device is asked for these bytes only, not for all that was written before.
-            match rustix::io::pwritev2(&*self.file, slices, offset, ReadWriteFlags::DSYNC) {
-                Ok(written) if written == total => return Ok(()),
-                // In part, or not possible here: the long way.
-                Ok(_)
-                | Err(
-                    rustix::io::Errno::INTR
-                    | rustix::io::Errno::OPNOTSUPP
-                    | rustix::io::Errno::INVAL
-                    | rustix::io::Errno::NOSYS,
-                ) => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
-        self.write_at(offset, slices)?;
-        self.sync()
+        let total = slices.iter().map(|s| s.len()).sum();
+        self.write_whole(offset, total as u64, || self.write_through(offset, slices, total))
     }
 
     fn is_hole(&self, offset: u64, length_bytes: u64) -> bool {
-        let Some(end) = offset.checked_add(length_bytes).filter(|_| self.tells_holes) else {
+        if !self.tells_holes || self.check_range(offset, length_bytes).is_err() {
             return false;
-        };
+        }
         match rustix::fs::seek(&*self.file, SeekFrom::Data(offset)) {
-            Ok(data) => data >= end,
-            // No data follows: there is a hole up to the end of the file, wherever that is now.
-            Err(rustix::io::Errno::NXIO) => self.file.metadata().is_ok_and(|m| end <= m.len()),
+            // If no data follows, there is a hole up to the end of the file.
+            Ok(data) if data < offset + length_bytes => false,
+            Ok(_) | Err(rustix::io::Errno::NXIO) => self.check_whole().is_ok(),
             Err(_) => false,
         }
     }
@@ -294,8 +324,11 @@ impl Media for FileMedia {
     }
 
     fn allocate(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
-        self.check_written(offset, length_bytes)?;
-        match rustix::fs::fallocate(&*self.file, FallocateFlags::empty(), offset, length_bytes) {
+        self.check_range(offset, length_bytes)?;
+        self.check_whole()?;
+        // A file that somebody cuts meanwhile stays as short as it is.
+        let flags = FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&*self.file, flags, offset, length_bytes) {
             // A block device has its space already; some file systems cannot reserve.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NODEV) => Ok(()),
             // XFS wants room for a whole range before it looks at what the range has. Elsewhere a
