@@ -360,6 +360,26 @@ impl Catalogue {
         Ok(rows)
     }
 
+    /// At most `limit` rows from the end of a range on, the last one first.
+    ///
+    /// # Errors
+    /// `Corrupt` when one is unreadable.
+    pub fn last_rows<R, F: Form<R>>(
+        &self,
+        table: Table<u64, R, F>,
+        range: impl RangeBounds<u64>,
+        limit: usize,
+    ) -> Result<Vec<R>> {
+        let transaction = self.database().begin_read().map_err(failed)?;
+        let Some(open) = self.open_table(&transaction, &table)? else { return Ok(Vec::new()) };
+        let mut rows = Vec::new();
+        for item in open.range(range).map_err(failed)?.rev().take(limit) {
+            let (key, stored) = item.map_err(failed)?;
+            rows.push(decode(&table, &key.value(), &stored.value())?);
+        }
+        Ok(rows)
+    }
+
     /// All rows, by number.
     ///
     /// # Errors

@@ -210,12 +210,7 @@ impl Engine {
     /// `Corrupt` or `Io`.
     pub fn audit_newest(&self, before: Option<u64>, limit: usize) -> Result<Vec<AuditRecord>> {
         self.note_members_now();
-        // Numbers have no gaps but where the oldest records went.
-        let newest = self.core.books.lock().audit;
-        let last = before.map_or(newest, |before| before.saturating_sub(1).min(newest));
-        let first = last.saturating_sub(limit as u64).saturating_add(1);
-        let records = self.core.catalogue.rows(tables::AUDIT, first..=last, limit)?;
-        Ok(records.into_iter().rev().map(|(_, record)| record).collect())
+        self.core.catalogue.last_rows(tables::AUDIT, ..before.unwrap_or(u64::MAX), limit)
     }
 
     /// The pool as it stands.

@@ -2,6 +2,7 @@
 
 use units::{Moment, WallTime};
 
+use crate::catalogue::transaction::Transaction;
 use crate::catalogue::{MarkRecord, tables};
 use crate::names::check_name;
 use crate::retention::moments::Moments;
@@ -14,6 +15,17 @@ impl Moments {
     /// # Errors
     /// `Invalid` name, `Exists`, and those of resolving.
     pub fn create_mark(&self, name: &str, at: &Moment, pin: bool) -> Result<Mark> {
+        self.create_mark_with(name, at, pin, |_, _| Ok(()))
+    }
+
+    /// The same, with something else in its commit: both are made, or none.
+    pub(crate) fn create_mark_with(
+        &self,
+        name: &str,
+        at: &Moment,
+        pin: bool,
+        also: impl FnOnce(&mut Transaction<'_>, &MarkRecord) -> Result<()>,
+    ) -> Result<Mark> {
         self.check_open()?;
         check_name("mark", name)?;
         if pin {
@@ -33,9 +45,10 @@ impl Moments {
             pinned: pin,
             created_ns: self.now().as_nanos(),
         };
-        let tx = self.begin()?;
+        let mut tx = self.begin()?;
         self.check_served()?;
         tx.put(tables::MARKS, (self.id, name), &record)?;
+        also(&mut tx, &record)?;
         let _books = tx.commit()?;
         let mark = mark_of(name, &record);
         pins.add_mark(name.to_owned(), record);

@@ -74,32 +74,27 @@ impl Moments {
     /// # Errors
     /// `NotFound` where nothing watches the volume, or it is deleted; those of making a mark.
     pub fn give_alarm(&self, before: Resolved, kind: AlarmKind, bytes: u64) -> Result<Alarm> {
-        if self.record.lock().watch.is_none() {
-            return Err(self.unwatched());
-        }
-        let mark = self.alarm_mark(before.time);
-        let mark = self.create_mark(&mark, &Moment::Seq(before.seq), true)?;
+        let name = self.alarm_mark(before.time);
         let given = self.now();
-        let alarm = AlarmRecord {
-            mark: mark.name.clone(),
-            seq: mark.stamp.seq.0,
-            time_ns: mark.stamp.time.as_nanos(),
-            given_ns: given.as_nanos(),
-            kind,
-            bytes,
-        };
-        let mut tx = self.begin()?;
-        self.check_served()?;
-        let record = tx.change(&self.record);
-        let Some(watch) = &mut record.watch else { return Err(self.unwatched()) };
-        watch.alarms.push(alarm);
-        // The first stays told as long as its mark may.
-        let over = watch.alarms.len().saturating_sub(ALARMS_MAX);
-        watch.alarms.drain(1..=over);
-        let (kind_word, seq) = (kind.name(), mark.stamp.seq.0);
-        let detail = format!("{kind_word}, {bytes} bytes; mark {} (seq {seq})", mark.name);
-        tx.audit("watch-alarm", &self.name, detail)?;
-        tx.commit()?;
+        let at = Moment::Seq(before.seq);
+        let mark = self.create_mark_with(&name, &at, true, |tx, mark| {
+            let alarm = AlarmRecord {
+                mark: name.clone(),
+                seq: mark.seq,
+                time_ns: mark.time_ns,
+                given_ns: given.as_nanos(),
+                kind,
+                bytes,
+            };
+            let watch = &mut tx.change(&self.record).watch;
+            let alarms = &mut watch.as_mut().ok_or_else(|| self.unwatched())?.alarms;
+            alarms.push(alarm);
+            // The first stays told as long as its mark may.
+            let over = alarms.len().saturating_sub(ALARMS_MAX);
+            alarms.drain(1..=over);
+            let detail = format!("{}, {bytes} bytes; mark {name} (seq {})", kind.name(), mark.seq);
+            tx.audit("watch-alarm", &self.name, detail)
+        })?;
         Ok(Alarm { mark: mark.name, at: mark.stamp, given, kind, bytes, is_held: true })
     }
 

@@ -102,6 +102,19 @@ fn an_hour_of_what_leaves_a_window_is_one_record_that_tells_all_of_it() {
     write(20);
     let two = expired();
     assert_eq!((two.len(), two[0].clone()), (2, same[0].clone()), "{two:?}");
+    // Numbers that are not used any more end no page of what is read from the newest on.
+    let all = pool.audit(0, 10_000).expect("read");
+    let numbers = all.last().expect("some").number - all[0].number + 1;
+    assert!(numbers > 2 * all.len() as u64, "{numbers} numbers, {} records", all.len());
+    let mut read = pool.audit_newest(None, 2).expect("read");
+    while let page @ [_, ..] =
+        &pool.audit_newest(read.last().map(|record| record.number), 2).expect("read")[..]
+    {
+        assert!(page.len() == 2 || page[page.len() - 1] == all[0], "{page:?}");
+        read.extend_from_slice(page);
+    }
+    read.reverse();
+    assert_eq!(read, all);
 }
 
 #[test]

@@ -75,4 +75,5 @@ fn marks_of_somebody_elses_are_left_alone_and_shares_are_not_watched() {
     volume.set_watch(None).expect("set");
     let refused = volume.give_alarm(view.resolved(), AlarmKind::Wiped, 1).expect_err("unwatched");
     assert_eq!(refused.kind, ErrorKind::NotFound);
+    assert_eq!(volume.marks().expect("listed").len(), 1, "no mark is left of a refused alarm");
 }
