@@ -424,7 +424,7 @@ impl Cache {
     pub fn verify(&self) {
         let state = self.state.lock();
         state.pages.verify();
-        let mut times = state.pages.waiting().map(|(_, page)| page.time);
+        let mut times = state.pages.waiting().map(|page| page.time);
         let mut before = times.next();
         for time in times {
             assert!(before <= Some(time), "time rises with the order");
@@ -490,7 +490,7 @@ impl State {
     fn count_ops(&self) -> u64 {
         let mut before: Option<(u64, u64, bool)> = None;
         let mut count = 0;
-        for (_, page) in self.pages.waiting() {
+        for page in self.pages.waiting() {
             let (write, block, hole) = (page.write, page.block, page.bytes().is_none());
             count += u64::from(before != Some((write, block.wrapping_sub(1), hole)));
             before = Some((write, block, hole));

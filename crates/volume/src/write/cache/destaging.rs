@@ -15,7 +15,7 @@ impl Cache {
         let mut state = self.lock();
         assert!(state.going == 0, "one run goes at a time");
         run.clear();
-        for (taken, (id, page)) in state.pages.waiting().enumerate() {
+        for (taken, page) in state.pages.waiting().enumerate() {
             let begins_group = run.groups.last().is_none_or(|(time, _)| *time != page.time);
             if begins_group {
                 if taken >= blocks || upto.is_some_and(|upto| page.write > upto) {
@@ -23,7 +23,7 @@ impl Cache {
                 }
                 run.groups.push((page.time, run.pieces.len()..run.pieces.len()));
             }
-            run.push(id, page);
+            run.push(page);
             run.groups.last_mut().expect("begun").1.end = run.pieces.len();
         }
         let Some(last) = run.pieces.last() else { return false };
@@ -36,10 +36,9 @@ impl Cache {
         let mut state = self.lock();
         let (first, end) = (run.groups[groups.start].1.start, run.groups[groups.end - 1].1.end);
         for piece in &run.pieces[first..end] {
-            let pages = &run.pages[piece.first..piece.first + piece.blocks];
-            for (&page, block) in pages.iter().zip(piece.block..) {
+            for block in piece.block..piece.block + piece.blocks as u64 {
                 // Gone with its volume otherwise.
-                let is_there = state.pages.written(page, block, piece.write);
+                let is_there = state.pages.written(block, piece.write);
                 state.destaged += u64::from(is_there);
             }
         }

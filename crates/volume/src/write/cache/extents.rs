@@ -44,7 +44,7 @@ impl Cache {
     /// The blocks from `first` to before `end` that wait, ascending, and whether they are holes.
     pub fn waiting_in(&self, first: u64, end: u64) -> Vec<(u64, bool)> {
         let state = self.lock();
-        let newest = state.pages.waiting().map(|(_, page)| page).filter(|page| {
+        let newest = state.pages.waiting().filter(|page| {
             let is_newest = || state.pages.newest_write(page.block) == Some(page.write);
             (first..end).contains(&page.block) && is_newest()
         });

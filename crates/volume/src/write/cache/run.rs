@@ -5,7 +5,7 @@ use std::ops::Range;
 use history::BlockOp;
 use units::{BLOCK_BYTES, WallTime};
 
-use super::pages::{Page, PageId};
+use super::pages::Page;
 
 /// One op of a run.
 #[derive(Clone, Copy, Debug)]
@@ -13,8 +13,6 @@ pub(super) struct Piece {
     pub(super) write: u64,
     pub(super) block: u64,
     pub(super) blocks: usize,
-    /// The first of its pages among the run's.
-    pub(super) first: usize,
     /// Where its blocks begin in the run's bytes; none: a hole.
     at: Option<usize>,
 }
@@ -24,7 +22,6 @@ pub(super) struct Piece {
 #[derive(Debug, Default)]
 pub struct Run {
     pub(super) pieces: Vec<Piece>,
-    pub(super) pages: Vec<PageId>,
     bytes: Vec<u8>,
     crcs: Vec<u32>,
     /// Time and ops (by index) of each group.
@@ -34,13 +31,12 @@ pub struct Run {
 impl Run {
     pub(super) fn clear(&mut self) {
         self.pieces.clear();
-        self.pages.clear();
         self.bytes.clear();
         self.crcs.clear();
         self.groups.clear();
     }
 
-    pub(super) fn push(&mut self, id: PageId, page: &Page) {
+    pub(super) fn push(&mut self, page: &Page) {
         let (write, block, bytes) = (page.write, page.block, page.bytes());
         let hole = bytes.is_none();
         let follows = |piece: &Piece| {
@@ -51,11 +47,10 @@ impl Run {
         match self.pieces.last_mut().filter(|piece| follows(piece)) {
             Some(piece) => piece.blocks += 1,
             None => {
-                let (first, at) = (self.pages.len(), bytes.map(|_| self.bytes.len()));
-                self.pieces.push(Piece { write, block, blocks: 1, first, at });
+                let at = bytes.map(|_| self.bytes.len());
+                self.pieces.push(Piece { write, block, blocks: 1, at });
             }
         }
-        self.pages.push(id);
         if let Some(bytes) = bytes {
             self.bytes.extend_from_slice(bytes);
             self.crcs.push(page.crc);
