@@ -1,6 +1,5 @@
 //! The layers of a stack, from the members up.
 
-use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use format::label::Member;
@@ -15,7 +14,7 @@ use crate::layers::{
     Pause, Setting, Side, Standing, StripeDevice,
 };
 use crate::stack::Stack;
-use crate::{BlockDevice, DeviceError, DeviceErrorKind, InTurn, Operation, Result, Together};
+use crate::{BlockDevice, InTurn, Result, Together};
 
 /// Fills bytes with what nobody can guess.
 pub(super) type Random = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
@@ -181,7 +180,7 @@ fn over(
     let layer = match kept.open(device) {
         Ok(layer) => layer,
         // Nobody reads it until its members are in.
-        Err(_) if !can_be_read(shared, base) => Arc::new(Missing::new(bytes)),
+        Err(_) if !can_be_read(shared, base) => missing(bytes),
         Err(unopened) => return Err(of_layer(unopened.error)),
     };
     let Stack::Member(number) = base else { return Ok(layer) };
@@ -322,45 +321,7 @@ fn numbers(stack: &Stack) -> Vec<usize> {
     stack.members().into_iter().map(number_of).collect()
 }
 
-/// A device that answers nothing.
-pub(super) struct Missing {
-    len_bytes: u64,
-}
-
-impl Missing {
-    pub fn new(len_bytes: u64) -> Missing {
-        Missing { len_bytes }
-    }
-
-    fn fail<T>(&self, operation: Operation) -> Result<T> {
-        let text = "a member is missing, or what a layer keeps on it";
-        let source = io::Error::new(io::ErrorKind::NotFound, text);
-        let (kind, device) = (DeviceErrorKind::Io, self.describe());
-        let length_bytes = self.len_bytes;
-        Err(DeviceError { kind, operation, offset: 0, length_bytes, device, source })
-    }
-}
-
-impl BlockDevice for Missing {
-    fn len_bytes(&self) -> u64 {
-        self.len_bytes
-    }
-    fn read_at(&self, _offset: u64, _buffer: &mut [u8]) -> Result<()> {
-        self.fail(Operation::Read)
-    }
-    fn write_at(&self, _offset: u64, _slices: &[IoSlice<'_>]) -> Result<()> {
-        self.fail(Operation::Write)
-    }
-    fn flush(&self) -> Result<()> {
-        self.fail(Operation::Flush)
-    }
-    fn allocate(&self, _offset: u64, _length_bytes: u64) -> Result<()> {
-        self.fail(Operation::Allocate)
-    }
-    fn discard(&self, _offset: u64, _length_bytes: u64) -> Result<()> {
-        self.fail(Operation::Discard)
-    }
-    fn describe(&self) -> String {
-        "missing".to_owned()
-    }
+/// A device that answers nothing: stands for a member, or for what a layer keeps on one.
+pub(super) fn missing(len_bytes: u64) -> Device {
+    Arc::new(MemberDevice::new(0, len_bytes, "missing".to_owned(), None))
 }

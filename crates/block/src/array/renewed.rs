@@ -12,7 +12,7 @@ use std::sync::Arc;
 use env::{RankedRwLock, RankedWriteGuard};
 use format::label;
 
-use super::build::{Device, Missing};
+use super::build::{Device, missing};
 use super::candidate::Spare;
 use super::kept::{Kept, of_device};
 use super::member::MemberDevice;
@@ -65,8 +65,7 @@ pub(super) struct Alone<'r> {
 impl Alone<'_> {
     /// Takes the layers away; if no others are put there requests fail.
     pub fn take(&mut self) -> Device {
-        let missing = Arc::new(Missing::new(self.renewed.len_bytes));
-        std::mem::replace(&mut *self.layer, missing)
+        std::mem::replace(&mut *self.layer, missing(self.renewed.len_bytes))
     }
 
     /// Puts back what was taken away.
