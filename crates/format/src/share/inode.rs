@@ -15,66 +15,40 @@ use crate::share::place::{
 
 /// Where the fields are.
 pub mod layout {
-    use crate::field::{Field, tile};
+    use crate::field::{Field, fields, tile};
 
     /// The whole structure.
     pub const BYTES: usize = 4096;
-    pub(crate) const BEGIN: Field = Field::new("begin", 0, 16);
-    pub(crate) const GENERATION: Field = Field::new("generation", 16, 8);
-    pub(crate) const KIND: Field = Field::new("kind", 24, 1);
-    pub(crate) const FLAGS: Field = Field::new("flags", 25, 1);
-    pub(crate) const MODE: Field = Field::new("mode", 26, 2);
-    pub(crate) const LINKS: Field = Field::new("links", 28, 4);
-    pub(crate) const UID: Field = Field::new("uid", 32, 4);
-    pub(crate) const GID: Field = Field::new("gid", 36, 4);
-    pub(crate) const SIZE: Field = Field::new("size", 40, 8);
-    pub(crate) const USED: Field = Field::new("used", 48, 8);
-    pub(crate) const ACCESSED: Field = Field::new("accessed", 56, 8);
-    pub(crate) const MODIFIED: Field = Field::new("modified", 64, 8);
-    pub(crate) const CHANGED: Field = Field::new("changed", 72, 8);
-    pub(crate) const CREATED: Field = Field::new("created", 80, 8);
-    pub(crate) const PARENT: Field = Field::new("parent", 88, 8);
-    pub(crate) const ENTRIES: Field = Field::new("entries", 96, 8);
-    pub(crate) const VERIFIER: Field = Field::new("verifier", 104, 8);
-    pub(crate) const DEVICE: Field = Field::new("device", 112, 8);
-    pub(crate) const OPERATION: Field = Field::new("operation", 120, 8);
-    pub(crate) const SLABS: Field = Field::new("slabs", 128, 136);
-    pub(crate) const INLINE_BYTES: Field = Field::new("inline_bytes", 264, 2);
-    pub(crate) const ZERO: Field = Field::new("zero", 266, 6);
-    pub(crate) const EXTENDED: Field = Field::new("extended", 272, 8);
-    pub(crate) const PRIMARY: Field = Field::new("primary", 280, 72);
-    pub(crate) const REST: Field = Field::new("zero", 352, 160);
-    pub(crate) const INLINE: Field = Field::new("inline", 512, 3584);
-    /// In order.
-    pub const FIELDS: &[Field] = &[
-        BEGIN,
-        GENERATION,
-        KIND,
-        FLAGS,
-        MODE,
-        LINKS,
-        UID,
-        GID,
-        SIZE,
-        USED,
-        ACCESSED,
-        MODIFIED,
-        CHANGED,
-        CREATED,
-        PARENT,
-        ENTRIES,
-        VERIFIER,
-        DEVICE,
-        OPERATION,
-        SLABS,
-        INLINE_BYTES,
-        ZERO,
-        EXTENDED,
-        PRIMARY,
-        REST,
-        INLINE,
-    ];
-    const _: () = assert!(tile(FIELDS, BYTES));
+    fields! {
+        /// In order.
+        FIELDS[BYTES]:
+        BEGIN = "begin", 0, 16;
+        GENERATION = "generation", 16, 8;
+        KIND = "kind", 24, 1;
+        FLAGS = "flags", 25, 1;
+        MODE = "mode", 26, 2;
+        LINKS = "links", 28, 4;
+        UID = "uid", 32, 4;
+        GID = "gid", 36, 4;
+        SIZE = "size", 40, 8;
+        USED = "used", 48, 8;
+        ACCESSED = "accessed", 56, 8;
+        MODIFIED = "modified", 64, 8;
+        CHANGED = "changed", 72, 8;
+        CREATED = "created", 80, 8;
+        PARENT = "parent", 88, 8;
+        ENTRIES = "entries", 96, 8;
+        VERIFIER = "verifier", 104, 8;
+        DEVICE = "device", 112, 8;
+        OPERATION = "operation", 120, 8;
+        SLABS = "slabs", 128, 136;
+        INLINE_BYTES = "inline_bytes", 264, 2;
+        ZERO = "zero", 266, 6;
+        EXTENDED = "extended", 272, 8;
+        PRIMARY = "primary", 280, 72;
+        REST = "zero", 352, 160;
+        INLINE = "inline", 512, 3584;
+    }
 }
 
 const MAGIC: &[u8; 4] = b"HSIN";

@@ -14,52 +14,38 @@ use crate::share::stack::STACK_HEIGHT_MAX;
 
 /// Where the fields are.
 pub mod layout {
-    use crate::field::{Field, tile};
+    use crate::field::{Field, fields, tile};
 
     /// A block of the log but for its records.
     pub const BYTES: usize = 512;
-    pub(crate) const BEGIN: Field = Field::new("begin", 0, 16);
-    pub(crate) const NUMBER: Field = Field::new("number", 16, 8);
-    pub(crate) const OPERATION: Field = Field::new("operation", 24, 8);
-    pub(crate) const TIME: Field = Field::new("time", 32, 8);
-    pub(crate) const USED: Field = Field::new("used", 40, 8);
-    pub(crate) const INODES: Field = Field::new("inodes", 48, 8);
-    pub(crate) const RECORDS_BYTES: Field = Field::new("records_bytes", 56, 2);
-    pub(crate) const ZERO: Field = Field::new("zero", 58, 6);
-    pub(crate) const STACKS: Field = Field::new("stacks", 64, 288);
-    pub(crate) const INCARNATION: Field = Field::new("incarnation", 352, 8);
-    pub(crate) const LOG_FIRST: Field = Field::new("log_first", 360, 8);
-    pub(crate) const QUOTA_BLOCKS: Field = Field::new("quota_blocks", 368, 8);
-    pub(crate) const QUOTA_INODES: Field = Field::new("quota_inodes", 376, 8);
-    pub(crate) const REPAIR: Field = Field::new("repair", 384, 8);
-    pub(crate) const REST: Field = Field::new("zero", 392, 120);
-    /// In order.
-    pub const FIELDS: &[Field] = &[
-        BEGIN,
-        NUMBER,
-        OPERATION,
-        TIME,
-        USED,
-        INODES,
-        RECORDS_BYTES,
-        ZERO,
-        STACKS,
-        INCARNATION,
-        LOG_FIRST,
-        QUOTA_BLOCKS,
-        QUOTA_INODES,
-        REPAIR,
-        REST,
-    ];
-    const _: () = assert!(tile(FIELDS, BYTES));
+    fields! {
+        /// In order.
+        FIELDS[BYTES]:
+        BEGIN = "begin", 0, 16;
+        NUMBER = "number", 16, 8;
+        OPERATION = "operation", 24, 8;
+        TIME = "time", 32, 8;
+        USED = "used", 40, 8;
+        INODES = "inodes", 48, 8;
+        RECORDS_BYTES = "records_bytes", 56, 2;
+        ZERO = "zero", 58, 6;
+        STACKS = "stacks", 64, 288;
+        INCARNATION = "incarnation", 352, 8;
+        LOG_FIRST = "log_first", 360, 8;
+        QUOTA_BLOCKS = "quota_blocks", 368, 8;
+        QUOTA_INODES = "quota_inodes", 376, 8;
+        REPAIR = "repair", 384, 8;
+        REST = "zero", 392, 120;
+    }
 
     /// A stack in `stacks`.
     pub const STACK_BYTES: usize = 16;
-    pub(crate) const HEIGHT: Field = Field::new("height", 0, 8);
-    pub(crate) const NEXT: Field = Field::new("next", 8, 8);
-    /// In order.
-    pub const STACK_FIELDS: &[Field] = &[HEIGHT, NEXT];
-    const _: () = assert!(tile(STACK_FIELDS, STACK_BYTES));
+    fields! {
+        /// In order.
+        STACK_FIELDS[STACK_BYTES]:
+        HEIGHT = "height", 0, 8;
+        NEXT = "next", 8, 8;
+    }
 }
 
 const MAGIC: &[u8; 4] = b"HSOP";

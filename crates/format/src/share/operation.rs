@@ -10,92 +10,64 @@ use crate::share::inode::FileKind;
 
 /// Where the fields are.
 pub mod layout {
-    use crate::field::{Field, tile};
+    use crate::field::{Field, fields, tile};
 
     /// A record but for its parts and names.
     pub const BYTES: usize = 112;
-    pub(crate) const RECORD_BYTES: Field = Field::new("record_bytes", 0, 2);
-    pub(crate) const PROCEDURE: Field = Field::new("procedure", 2, 1);
-    pub(crate) const PARTS: Field = Field::new("parts", 3, 1);
-    pub(crate) const XID: Field = Field::new("xid", 4, 4);
-    pub(crate) const NUMBER: Field = Field::new("number", 8, 8);
-    pub(crate) const TIME: Field = Field::new("time", 16, 8);
-    pub(crate) const SEQ_BEFORE: Field = Field::new("seq_before", 24, 8);
-    pub(crate) const CLIENT: Field = Field::new("client", 32, 16);
-    pub(crate) const UID: Field = Field::new("uid", 48, 4);
-    pub(crate) const GID: Field = Field::new("gid", 52, 4);
-    pub(crate) const GROUPS_HASH: Field = Field::new("groups_hash", 56, 8);
-    pub(crate) const ARGUMENTS_CRC: Field = Field::new("arguments_crc", 64, 4);
-    pub(crate) const NAME_BYTES: Field = Field::new("name_bytes", 68, 1);
-    pub(crate) const NEW_NAME_BYTES: Field = Field::new("new_name_bytes", 69, 1);
-    pub(crate) const ZERO: Field = Field::new("zero", 70, 2);
-    pub(crate) const OBJECT: Field = Field::new("object", 72, 16);
-    pub(crate) const OTHER: Field = Field::new("other", 88, 16);
-    pub(crate) const INCARNATION: Field = Field::new("incarnation", 104, 8);
-    /// In order.
-    pub const FIELDS: &[Field] = &[
-        RECORD_BYTES,
-        PROCEDURE,
-        PARTS,
-        XID,
-        NUMBER,
-        TIME,
-        SEQ_BEFORE,
-        CLIENT,
-        UID,
-        GID,
-        GROUPS_HASH,
-        ARGUMENTS_CRC,
-        NAME_BYTES,
-        NEW_NAME_BYTES,
-        ZERO,
-        OBJECT,
-        OTHER,
-        INCARNATION,
-    ];
-    const _: () = assert!(tile(FIELDS, BYTES));
+    fields! {
+        /// In order.
+        FIELDS[BYTES]:
+        RECORD_BYTES = "record_bytes", 0, 2;
+        PROCEDURE = "procedure", 2, 1;
+        PARTS = "parts", 3, 1;
+        XID = "xid", 4, 4;
+        NUMBER = "number", 8, 8;
+        TIME = "time", 16, 8;
+        SEQ_BEFORE = "seq_before", 24, 8;
+        CLIENT = "client", 32, 16;
+        UID = "uid", 48, 4;
+        GID = "gid", 52, 4;
+        GROUPS_HASH = "groups_hash", 56, 8;
+        ARGUMENTS_CRC = "arguments_crc", 64, 4;
+        NAME_BYTES = "name_bytes", 68, 1;
+        NEW_NAME_BYTES = "new_name_bytes", 69, 1;
+        ZERO = "zero", 70, 2;
+        OBJECT = "object", 72, 16;
+        OTHER = "other", 88, 16;
+        INCARNATION = "incarnation", 104, 8;
+    }
 
     /// The part with attributes before.
     pub const BEFORE_BYTES: usize = 48;
-    pub(crate) const KIND: Field = Field::new("kind", 0, 1);
-    pub(crate) const BEFORE_ZERO: Field = Field::new("zero", 1, 1);
-    pub(crate) const MODE: Field = Field::new("mode", 2, 2);
-    pub(crate) const LINKS: Field = Field::new("links", 4, 4);
-    pub(crate) const BEFORE_UID: Field = Field::new("uid", 8, 4);
-    pub(crate) const BEFORE_GID: Field = Field::new("gid", 12, 4);
-    pub(crate) const SIZE: Field = Field::new("size", 16, 8);
-    pub(crate) const ACCESSED: Field = Field::new("accessed", 24, 8);
-    pub(crate) const MODIFIED: Field = Field::new("modified", 32, 8);
-    pub(crate) const CHANGED: Field = Field::new("changed", 40, 8);
-    /// In order.
-    pub const BEFORE_FIELDS: &[Field] = &[
-        KIND,
-        BEFORE_ZERO,
-        MODE,
-        LINKS,
-        BEFORE_UID,
-        BEFORE_GID,
-        SIZE,
-        ACCESSED,
-        MODIFIED,
-        CHANGED,
-    ];
-    const _: () = assert!(tile(BEFORE_FIELDS, BEFORE_BYTES));
+    fields! {
+        /// In order.
+        BEFORE_FIELDS[BEFORE_BYTES]:
+        KIND = "kind", 0, 1;
+        BEFORE_ZERO = "zero", 1, 1;
+        MODE = "mode", 2, 2;
+        LINKS = "links", 4, 4;
+        BEFORE_UID = "uid", 8, 4;
+        BEFORE_GID = "gid", 12, 4;
+        SIZE = "size", 16, 8;
+        ACCESSED = "accessed", 24, 8;
+        MODIFIED = "modified", 32, 8;
+        CHANGED = "changed", 40, 8;
+    }
 
     /// The part with attributes that were set.
     pub const SET_BYTES: usize = 32;
-    pub(crate) const SET_WHICH: Field = Field::new("which", 0, 1);
-    pub(crate) const SET_ZERO: Field = Field::new("zero", 1, 1);
-    pub(crate) const SET_MODE: Field = Field::new("mode", 2, 2);
-    pub(crate) const SET_UID: Field = Field::new("uid", 4, 4);
-    pub(crate) const SET_GID: Field = Field::new("gid", 8, 4);
-    pub(crate) const SET_PADDING: Field = Field::new("zero", 12, 4);
-    pub(crate) const SET_ACCESSED: Field = Field::new("accessed", 16, 8);
-    pub(crate) const SET_MODIFIED: Field = Field::new("modified", 24, 8);
-    /// In order.
-    pub const SET_FIELDS: &[Field] =
-        &[SET_WHICH, SET_ZERO, SET_MODE, SET_UID, SET_GID, SET_PADDING, SET_ACCESSED, SET_MODIFIED];
-    const _: () = assert!(tile(SET_FIELDS, SET_BYTES));
+    fields! {
+        /// In order.
+        SET_FIELDS[SET_BYTES]:
+        SET_WHICH = "which", 0, 1;
+        SET_ZERO = "zero", 1, 1;
+        SET_MODE = "mode", 2, 2;
+        SET_UID = "uid", 4, 4;
+        SET_GID = "gid", 8, 4;
+        SET_PADDING = "zero", 12, 4;
+        SET_ACCESSED = "accessed", 16, 8;
+        SET_MODIFIED = "modified", 24, 8;
+    }
 }
 
 const PART_BYTES: usize = 16;

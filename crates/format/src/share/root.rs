@@ -9,36 +9,25 @@ use crate::share::place::{BLOCK_BYTES, ROOT_BLOCK, ShareAddress};
 
 /// Where the fields are.
 pub mod layout {
-    use crate::field::{Field, tile};
+    use crate::field::{Field, fields, tile};
 
     /// The whole structure.
     pub const BYTES: usize = 4096;
-    pub(crate) const MAGIC: Field = Field::new("magic", 0, 8);
-    pub(crate) const FORMAT_VERSION: Field = Field::new("format_version", 8, 4);
-    pub(crate) const ZERO: Field = Field::new("zero", 12, 4);
-    pub(crate) const SHARE_ID: Field = Field::new("share_id", 16, 16);
-    pub(crate) const HASH_KEY: Field = Field::new("hash_key", 32, 16);
-    pub(crate) const CREATED: Field = Field::new("created", 48, 8);
-    pub(crate) const LOG_HINT: Field = Field::new("log_hint", 56, 8);
-    pub(crate) const INCOMPATIBLE: Field = Field::new("features_incompatible", 64, 8);
-    pub(crate) const READ_ONLY: Field = Field::new("features_read_only", 72, 8);
-    pub(crate) const COMPATIBLE: Field = Field::new("features_compatible", 80, 8);
-    pub(crate) const REST: Field = Field::new("zero", 88, 4008);
-    /// In order.
-    pub const FIELDS: &[Field] = &[
-        MAGIC,
-        FORMAT_VERSION,
-        ZERO,
-        SHARE_ID,
-        HASH_KEY,
-        CREATED,
-        LOG_HINT,
-        INCOMPATIBLE,
-        READ_ONLY,
-        COMPATIBLE,
-        REST,
-    ];
-    const _: () = assert!(tile(FIELDS, BYTES));
+    fields! {
+        /// In order.
+        FIELDS[BYTES]:
+        MAGIC = "magic", 0, 8;
+        FORMAT_VERSION = "format_version", 8, 4;
+        ZERO = "zero", 12, 4;
+        SHARE_ID = "share_id", 16, 16;
+        HASH_KEY = "hash_key", 32, 16;
+        CREATED = "created", 48, 8;
+        LOG_HINT = "log_hint", 56, 8;
+        INCOMPATIBLE = "features_incompatible", 64, 8;
+        READ_ONLY = "features_read_only", 72, 8;
+        COMPATIBLE = "features_compatible", 80, 8;
+        REST = "zero", 88, 4008;
+    }
 }
 
 /// The magic: `HSHAROOT`, as bytes.
