@@ -8,7 +8,6 @@ use std::io::{self, IoSlice};
 
 use units::WallTime;
 
-mod counting;
 mod file;
 mod locked;
 mod mapped;
@@ -20,7 +19,6 @@ mod real;
 mod shared_memory;
 mod tmpfs;
 
-pub use counting::{Allocations, CountingAllocator, record_stacks, take_stacks};
 pub use file::FileMedia;
 pub use ranges::{HeldRange, Ranges};
 pub use rank::Rank;

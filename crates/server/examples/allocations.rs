@@ -4,13 +4,15 @@
 
 use std::collections::BTreeMap;
 
+#[path = "../../env/support/counting.rs"]
+mod counting;
 #[path = "../tests/allocations/measure.rs"]
 mod measure;
 
 use measure::{CASES, Rig};
 
 #[global_allocator]
-static ALLOCATOR: env::CountingAllocator = env::CountingAllocator;
+static ALLOCATOR: counting::CountingAllocator = counting::CountingAllocator;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

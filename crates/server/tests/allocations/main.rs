@@ -1,12 +1,14 @@
 //! The hot path allocates nothing for a request: counted, with an allocator that counts. A binary
 //! of its own, with one test, so that nothing else allocates meanwhile.
 
+#[path = "../../../env/support/counting.rs"]
+mod counting;
 mod measure;
 
 use measure::{CASES, Rig};
 
 #[global_allocator]
-static ALLOCATOR: env::CountingAllocator = env::CountingAllocator;
+static ALLOCATOR: counting::CountingAllocator = counting::CountingAllocator;
 
 /// Cases of `CASES` that are the hot path.
 const HOT: usize = 9;

@@ -7,9 +7,10 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use env::Allocations;
 use hindsight_server::{Config, Server, Settings};
 use tempfile::TempDir;
+
+use crate::counting::{Allocations, record_stacks, take_stacks};
 
 const READ: u16 = 0;
 const WRITE: u16 = 1;
@@ -124,9 +125,9 @@ impl Rig {
     pub fn stacks(&mut self, case: Case, requests: usize) -> Vec<(usize, String)> {
         let rounds = requests.div_ceil(case.depth);
         self.rounds(case, rounds);
-        env::record_stacks(200);
+        record_stacks(200);
         self.rounds(case, rounds);
-        let stacks = env::take_stacks();
+        let stacks = take_stacks();
         stacks.into_iter().map(|(bytes, stack)| (bytes, stack.to_string())).collect()
     }
 
