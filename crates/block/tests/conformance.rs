@@ -25,7 +25,7 @@ fn no_pause() -> Pause {
 
 /// Writes and flushes wait; reads need not.
 fn delayed(below: Device) -> Device {
-    let delays = Delays { read_ns: 0, ..Delays::all(1) };
+    let delays = Delays { read_ns: 0, write_ns: 1, flush_ns: 1 };
     Arc::new(DelayDevice::new(below, delays, no_pause()))
 }
 

@@ -35,15 +35,6 @@ pub struct FormatError {
 /// The result of decoders.
 pub type Result<T> = std::result::Result<T, FormatError>;
 
-impl FormatError {
-    /// The same error, at an address that the caller knows better.
-    #[must_use]
-    pub fn at(mut self, address: u64) -> FormatError {
-        self.address = address;
-        self
-    }
-}
-
 /// A structure and its address: what every check of a decoder needs to complain.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {

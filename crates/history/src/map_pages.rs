@@ -18,12 +18,6 @@ use crate::{Error, ErrorKind, Result};
 const GATHERED_BYTES: usize = 64 << 10;
 
 impl PageExtents {
-    /// The pages, each with where it is on the device.
-    pub fn places<'e>(&'e self, store: &'e Store) -> impl Iterator<Item = (u32, u64)> + 'e {
-        let count = self.list.iter().map(|extent| extent.count).sum();
-        (0..count).filter_map(|page| Some((page, self.place(store, page)?)))
-    }
-
     /// Where a page is on the device.
     fn place(&self, store: &Store, page: u32) -> Option<u64> {
         let mut rest = page;

@@ -23,14 +23,12 @@ pub struct Pending {
     before: Vec<Link>,
     last_of_page: FastMap<u64, Link>,
     nodes: Vec<Entry>,
-    first_seq: Option<Seq>,
     last_seq: Seq,
 }
 
 impl Pending {
     /// Adds an entry.
     pub fn push(&mut self, entry: Entry) {
-        self.first_seq = Some(self.first_seq.map_or(entry.seq, |first| first.min(entry.seq)));
         self.last_seq = self.last_seq.max(entry.seq);
         if entry.key.level > 0 {
             self.nodes.push(entry);
@@ -65,11 +63,6 @@ impl Pending {
     /// Highest seq of its entries.
     pub fn last_seq(&self) -> Seq {
         self.last_seq
-    }
-
-    /// Lowest seq of its entries.
-    pub fn first_seq(&self) -> Option<Seq> {
-        self.first_seq
     }
 
     /// Puts the newest entries at or before `at` into the slots of a page that are older.

@@ -9,8 +9,8 @@
 //!
 //! - Writing: `RunWriter::new(sink, pool_id, run, timeline, extent)`, `push`, `finish`.
 //! - Reading: `Run::open(pages, pool_id, run, page_count)`; then, with a
-//!   `RunSource { pages, cache }`, `run.fill_page(..)` for look-ups, `run.cursor(..)` and
-//!   `run.scan(..)` to walk it.
+//!   `RunSource { pages, cache }`, `run.fill_page(..)` for look-ups, `run.cursor_at(..)`
+//!   and `run.scan(..)` to walk it.
 //! - Merging: `MergeIter::new(cursors)`.
 
 mod cursor;

@@ -40,18 +40,6 @@ impl WallTime {
         self.0
     }
 
-    /// The instant `span` later; `None` after [`WallTime::MAX`].
-    #[must_use]
-    pub fn checked_add(self, span: Span) -> Option<WallTime> {
-        self.0.checked_add(span.0).map(WallTime)
-    }
-
-    /// The instant `span` earlier; `None` before 1970.
-    #[must_use]
-    pub fn checked_sub(self, span: Span) -> Option<WallTime> {
-        self.0.checked_sub(span.0).map(WallTime)
-    }
-
     /// The instant `span` later, or [`WallTime::MAX`].
     #[must_use]
     pub fn saturating_add(self, span: Span) -> WallTime {

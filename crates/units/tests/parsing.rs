@@ -91,9 +91,7 @@ fn times_travel_through_json_as_text() {
 fn arithmetic_stops_at_both_ends_of_time() {
     let second = Span(1_000_000_000);
     let at = WallTime::from_nanos(5_000_000_000);
-    assert_eq!(at.checked_sub(second).map(WallTime::as_nanos), Some(4_000_000_000));
-    assert_eq!(WallTime::EPOCH.checked_sub(second), None);
-    assert_eq!(WallTime::MAX.checked_add(second), None);
+    assert_eq!(at.saturating_sub(second).as_nanos(), 4_000_000_000);
     assert_eq!(WallTime::EPOCH.saturating_sub(second), WallTime::EPOCH);
     assert_eq!(WallTime::MAX.saturating_add(second), WallTime::MAX);
     assert_eq!(at.since(WallTime::EPOCH), Some(Span(5_000_000_000)));

@@ -24,14 +24,6 @@ pub struct Delays {
     pub flush_ns: u64,
 }
 
-impl Delays {
-    /// The same for all.
-    #[must_use]
-    pub fn all(nanos: u64) -> Delays {
-        Delays { read_ns: nanos, write_ns: nanos, flush_ns: nanos }
-    }
-}
-
 /// A device that takes its time.
 pub struct DelayDevice {
     below: Arc<dyn BlockDevice>,

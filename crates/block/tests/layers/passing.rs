@@ -49,7 +49,7 @@ fn every_request_waits_its_time_and_a_read_that_may_not_is_told_so() {
 
 #[test]
 fn without_a_delay_of_reads_they_need_not_wait() {
-    let delays = Delays { read_ns: 0, ..Delays::all(5) };
+    let delays = Delays { read_ns: 0, write_ns: 5, flush_ns: 5 };
     let device = DelayDevice::new(Pair::new(LEN, 1), delays, Arc::new(|_| {}));
     assert!(device.try_read_at(0, &mut [0; 8]).unwrap());
 }
@@ -57,7 +57,8 @@ fn without_a_delay_of_reads_they_need_not_wait() {
 #[test]
 fn what_redundancy_needs_is_passed_on() {
     let pair = Pair::new(LEN, 2);
-    let device = DelayDevice::new(Arc::<Pair>::clone(&pair), Delays::all(1), Arc::new(|_| {}));
+    let delays = Delays { read_ns: 1, write_ns: 1, flush_ns: 1 };
+    let device = DelayDevice::new(Arc::<Pair>::clone(&pair), delays, Arc::new(|_| {}));
     device.write_durable(4096, &[IoSlice::new(&[7; 4096])]).unwrap();
     assert_eq!(pair.durable_writes.load(Ordering::Relaxed), 1);
     assert_eq!(device.copies(0, LEN), 2);

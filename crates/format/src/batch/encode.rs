@@ -86,11 +86,6 @@ impl<'a> BatchEncoder<'a> {
         self.push_crcs(&[crc]);
     }
 
-    /// Descriptors so far.
-    pub fn op_count(&self) -> u32 {
-        self.op_count
-    }
-
     /// Completes the header: padding, sizes, checksum. Asserts that all is in its range and that
     /// the descriptors are of the header's kind.
     pub fn finish(self, header: &BatchHeader) -> BatchBytes {

@@ -25,21 +25,15 @@ pub struct RunCursor<'a> {
 }
 
 impl Run {
-    /// A cursor at the run's first entry, for look-ups: leaves stay in the cache.
-    ///
-    /// # Errors
-    /// `Corrupt`, or the device's.
-    pub fn cursor<'a>(&'a self, source: RunSource<'a>) -> Result<RunCursor<'a>> {
-        self.cursor_that_keeps(source, true)
-    }
-
     /// A cursor at the run's first entry, for reading all of it: leaves do not displace others from
     /// the cache.
     ///
     /// # Errors
     /// `Corrupt`, or the device's.
     pub fn scan<'a>(&'a self, source: RunSource<'a>) -> Result<RunCursor<'a>> {
-        self.cursor_that_keeps(source, false)
+        let mut cursor = self.unplaced(source, false)?;
+        cursor.enter(0, 0)?;
+        Ok(cursor)
     }
 
     /// A cursor at the first entry at or after (`key`, `seq`), for look-ups; reads no other leaf.
@@ -54,12 +48,6 @@ impl Run {
     ) -> Result<RunCursor<'a>> {
         let mut cursor = self.unplaced(source, true)?;
         cursor.seek(key, seq)?;
-        Ok(cursor)
-    }
-
-    fn cursor_that_keeps<'a>(&'a self, source: RunSource<'a>, keep: bool) -> Result<RunCursor<'a>> {
-        let mut cursor = self.unplaced(source, keep)?;
-        cursor.enter(0, 0)?;
         Ok(cursor)
     }
 

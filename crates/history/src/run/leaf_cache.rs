@@ -50,11 +50,6 @@ impl LeafCache {
         LeafCache { shards, bytes_per_shard }
     }
 
-    /// Bytes of memory in use.
-    pub fn bytes(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().bytes).sum()
-    }
-
     pub(super) fn look_up(&self, run: u64, leaf: u32) -> Option<Arc<LeafPage>> {
         let key = (run, u64::from(leaf));
         let mut shard = self.shard(key).lock();
@@ -119,6 +114,10 @@ mod tests {
         Arc::new(LeafPage::decode(bytes, address).expect("sound"))
     }
 
+    fn bytes(cache: &LeafCache) -> usize {
+        cache.shards.iter().map(|shard| shard.lock().bytes).sum()
+    }
+
     #[test]
     fn it_never_holds_more_than_its_bound_and_keeps_what_is_used() {
         let cache = LeafCache::new(64 * LEAF_COST_BYTES);
@@ -126,10 +125,10 @@ mod tests {
         for page in 0..10_000 {
             cache.insert(1, page, Arc::clone(&leaf));
             assert!(cache.look_up(1, 0).is_some(), "page 0 is used all the time");
-            assert!(cache.bytes() <= 64 * LEAF_COST_BYTES);
+            assert!(bytes(&cache) <= 64 * LEAF_COST_BYTES);
         }
         assert!(cache.look_up(1, 1).is_none());
         assert!(cache.look_up(2, 9999).is_none());
-        assert_eq!(cache.bytes(), 64 * LEAF_COST_BYTES);
+        assert_eq!(bytes(&cache), 64 * LEAF_COST_BYTES);
     }
 }

@@ -56,36 +56,6 @@ impl Run {
         Ok(Run { footer, address, index: OnceLock::new() })
     }
 
-    /// The run's number.
-    pub fn number(&self) -> u64 {
-        self.address.run
-    }
-
-    /// Verifies every page of the run, and that together they hold what the footer says.
-    ///
-    /// # Errors
-    /// `Corrupt` at the first page that is not sound; the device's.
-    pub fn verify(&self, pages: &dyn PageStore) -> Result<()> {
-        let index = self.load_index(pages)?;
-        let (mut entries, mut seq_first, mut seq_last) = (0, units::Seq::MAX, units::Seq::ZERO);
-        for leaf in 0..self.footer.leaf_pages {
-            let page = self.read_leaf(pages, &index, leaf)?;
-            entries += page.len() as u64;
-            for entry in (0..page.len()).map(|i| page.get(i)) {
-                seq_first = seq_first.min(entry.seq);
-                seq_last = seq_last.max(entry.seq);
-            }
-        }
-        let found = (entries, seq_first, seq_last);
-        let expected = (self.footer.entries, self.footer.seq_first, self.footer.seq_last);
-        if found != expected {
-            let expected = format!("entries and seqs {expected:?}");
-            let page = self.footer.pages() - 1;
-            return Err(corrupt("run footer", page, &expected, format!("{found:?}")).into());
-        }
-        Ok(())
-    }
-
     /// Its footer: what it holds.
     pub fn footer(&self) -> &RunFooter {
         &self.footer

@@ -67,11 +67,6 @@ impl<S: PageSink> RunWriter<S> {
         Ok(())
     }
 
-    /// Entries so far.
-    pub fn entries(&self) -> u64 {
-        self.entries
-    }
-
     /// Completes the run, and returns the sink and the run's footer: `None` if there was no
     /// entry, and then no page either. The caller flushes.
     ///

@@ -194,8 +194,9 @@ fn what_a_damaged_page_of_times_would_tell_is_an_error_and_no_sum() {
     // No look-up of another time comes by this one.
     let page = 1;
     let inside = run.page(&volume.core.store, page).expect("whole")[5].time;
-    let mut places = run.pages.places(&volume.core.store);
-    let (_, offset) = places.find(|(number, _)| *number == page).expect("it is somewhere");
+    let mut pages = run.pages.list.iter().flat_map(|e| (0..e.count).map(|i| (e.zone, e.first + i)));
+    let (zone, within) = pages.nth(page as usize).expect("it is somewhere");
+    let offset = volume.core.store.zone_offset(zone) + u64::from(within) * 4096;
     rig.media.rot(offset + 100, 3);
     let at = Moment::At(inside);
     let error = volume.timeline(Some(&at), None, 3).expect_err("damaged");
