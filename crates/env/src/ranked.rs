@@ -42,6 +42,12 @@ impl Place {
         order::check(self.at);
     }
 
+    /// The guard of a lock there that was had.
+    #[inline]
+    fn guarded<G>(self, guard: G) -> Ranked<G> {
+        Ranked { guard, _held: self.hold() }
+    }
+
     /// It was had.
     #[inline]
     fn hold(self) -> Held {
@@ -124,18 +130,41 @@ mod order {
     }
 }
 
+/// The guard of a lock, and the place that it holds in the order.
+#[derive(Debug)]
+pub struct Ranked<G> {
+    guard: G,
+    _held: Held,
+}
+
+/// The right to what a [`RankedMutex`] protects.
+pub type RankedGuard<'l, T> = Ranked<MutexGuard<'l, T>>;
+/// The right to read what a [`RankedRwLock`] protects.
+pub type RankedReadGuard<'l, T> = Ranked<RwLockReadGuard<'l, T>>;
+/// The right to change what a [`RankedRwLock`] protects.
+pub type RankedWriteGuard<'l, T> = Ranked<RwLockWriteGuard<'l, T>>;
+
+impl<G: Deref> Deref for Ranked<G> {
+    type Target = G::Target;
+
+    #[inline]
+    fn deref(&self) -> &G::Target {
+        &self.guard
+    }
+}
+
+impl<G: DerefMut> DerefMut for Ranked<G> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut G::Target {
+        &mut self.guard
+    }
+}
+
 /// A mutex with a rank.
 #[derive(Debug)]
 pub struct RankedMutex<T> {
     place: Place,
     lock: Mutex<T>,
-}
-
-/// The right to what a [`RankedMutex`] protects.
-#[derive(Debug)]
-pub struct RankedGuard<'l, T> {
-    guard: MutexGuard<'l, T>,
-    _held: Held,
 }
 
 impl<T> RankedMutex<T> {
@@ -157,15 +186,13 @@ impl<T> RankedMutex<T> {
     #[track_caller]
     pub fn lock(&self) -> RankedGuard<'_, T> {
         self.place.check();
-        let guard = self.lock.lock();
-        RankedGuard { guard, _held: self.place.hold() }
+        self.place.guarded(self.lock.lock())
     }
 
     /// Takes it if nobody has it.
     #[inline]
     pub fn try_lock(&self) -> Option<RankedGuard<'_, T>> {
-        let guard = self.lock.try_lock()?;
-        Some(RankedGuard { guard, _held: self.place.hold() })
+        Some(self.place.guarded(self.lock.try_lock()?))
     }
 
     /// Its content: the only owner need not wait.
@@ -182,8 +209,7 @@ impl<T> RankedMutex<T> {
     /// `will_wait`.
     #[inline]
     pub fn try_lock_for(&self, timeout: Duration) -> Option<RankedGuard<'_, T>> {
-        let guard = self.lock.try_lock_for(timeout)?;
-        Some(RankedGuard { guard, _held: self.place.hold() })
+        Some(self.place.guarded(self.lock.try_lock_for(timeout)?))
     }
 
     /// Says that a thread is about to try for it until it is had.
@@ -221,41 +247,11 @@ impl<T> RankedGuard<'_, T> {
     }
 }
 
-impl<T> Deref for RankedGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        &self.guard
-    }
-}
-
-impl<T> DerefMut for RankedGuard<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.guard
-    }
-}
-
 /// A lock for many readers or one writer, with a rank.
 #[derive(Debug)]
 pub struct RankedRwLock<T> {
     place: Place,
     lock: RwLock<T>,
-}
-
-/// The right to read what a [`RankedRwLock`] protects.
-#[derive(Debug)]
-pub struct RankedReadGuard<'l, T> {
-    guard: RwLockReadGuard<'l, T>,
-    _held: Held,
-}
-
-/// The right to change what a [`RankedRwLock`] protects.
-#[derive(Debug)]
-pub struct RankedWriteGuard<'l, T> {
-    guard: RwLockWriteGuard<'l, T>,
-    _held: Held,
 }
 
 impl<T> RankedRwLock<T> {
@@ -278,22 +274,19 @@ impl<T> RankedRwLock<T> {
     #[track_caller]
     pub fn read(&self) -> RankedReadGuard<'_, T> {
         self.place.check();
-        let guard = self.lock.read();
-        RankedReadGuard { guard, _held: self.place.hold() }
+        self.place.guarded(self.lock.read())
     }
 
     /// Reads it if that needs no waiting.
     #[inline]
     pub fn try_read(&self) -> Option<RankedReadGuard<'_, T>> {
-        let guard = self.lock.try_read()?;
-        Some(RankedReadGuard { guard, _held: self.place.hold() })
+        Some(self.place.guarded(self.lock.try_read()?))
     }
 
     /// The right to change it, if that needs no waiting.
     #[inline]
     pub fn try_write(&self) -> Option<RankedWriteGuard<'_, T>> {
-        let guard = self.lock.try_write()?;
-        Some(RankedWriteGuard { guard, _held: self.place.hold() })
+        Some(self.place.guarded(self.lock.try_write()?))
     }
 
     /// Waits until it may be changed.
@@ -304,8 +297,7 @@ impl<T> RankedRwLock<T> {
     #[track_caller]
     pub fn write(&self) -> RankedWriteGuard<'_, T> {
         self.place.check();
-        let guard = self.lock.write();
-        RankedWriteGuard { guard, _held: self.place.hold() }
+        self.place.guarded(self.lock.write())
     }
 }
 
@@ -313,31 +305,6 @@ impl<T> RankedRwLock<T> {
 impl<T: Default> Default for RankedRwLock<T> {
     fn default() -> RankedRwLock<T> {
         RankedRwLock::new(Rank::Leaf, T::default())
-    }
-}
-
-impl<T> Deref for RankedReadGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        &self.guard
-    }
-}
-
-impl<T> Deref for RankedWriteGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        &self.guard
-    }
-}
-
-impl<T> DerefMut for RankedWriteGuard<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.guard
     }
 }
 
