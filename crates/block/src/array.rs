@@ -171,16 +171,19 @@ impl Drop for Array {
 }
 
 impl BlockDevice for Array {
-    fn len_bytes(&self) -> u64 {
-        self.top().len_bytes()
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.top().read_at(offset, buffer)
-    }
-
-    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
-        self.top().try_read_at(offset, buffer)
+    forward! {
+        self.top() =>
+        fn len_bytes(&self) -> u64;
+        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
+        fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool>;
+        fn flush(&self) -> Result<()>;
+        fn copies(&self, offset: u64, length_bytes: u64) -> usize;
+        fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()>;
+        fn ways(&self) -> usize;
+        fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()>;
+        fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome>;
+        fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()>;
+        fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>>;
     }
 
     fn is_ready(&self, offset: u64, length_bytes: u64) -> bool {
@@ -191,10 +194,6 @@ impl BlockDevice for Array {
         let length_bytes = slices.iter().map(|s| s.len() as u64).sum();
         let _inside = self.enter_to_write(offset, length_bytes)?;
         self.top().write_at(offset, slices)
-    }
-
-    fn flush(&self) -> Result<()> {
-        self.top().flush()
     }
 
     fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
@@ -212,34 +211,6 @@ impl BlockDevice for Array {
         let length_bytes = slices.iter().map(|s| s.len() as u64).sum();
         let _inside = self.enter_to_write(offset, length_bytes)?;
         self.top().write_durable(offset, slices)
-    }
-
-    fn copies(&self, offset: u64, length_bytes: u64) -> usize {
-        self.top().copies(offset, length_bytes)
-    }
-
-    fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.top().read_copy(copy, offset, buffer)
-    }
-
-    fn ways(&self) -> usize {
-        self.top().ways()
-    }
-
-    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.top().read_way(way, offset, buffer)
-    }
-
-    fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
-        self.top().heal(offset, buffer, right)
-    }
-
-    fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
-        self.top().resync(offset, length_bytes, which)
-    }
-
-    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
-        self.top().disagreements(offset, length_bytes)
     }
 
     fn noticed(&self) -> Vec<Range<u64>> {

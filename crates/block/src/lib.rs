@@ -6,6 +6,15 @@
 use std::io::IoSlice;
 use std::ops::Range;
 
+/// Makes methods that pass a request on as it came, to what an expression of `self` names.
+macro_rules! forward {
+    ($to:expr => $(fn $name:ident(&$this:ident $(, $arg:ident: $kind:ty)*) -> $answer:ty;)+) => {
+        $(fn $name(&$this $(, $arg: $kind)*) -> $answer {
+            $to.$name($($arg),*)
+        })+
+    };
+}
+
 mod array;
 mod error;
 pub mod heal;

@@ -564,8 +564,13 @@ impl Drop for WriteBuffer {
 }
 
 impl Media for WriteBuffer {
-    fn len_bytes(&self) -> u64 {
-        self.0.below.len_bytes()
+    forward! {
+        self.0.below =>
+        fn len_bytes(&self) -> u64;
+        fn why_no_buffer(&self) -> Option<String>;
+        fn stamp(&self) -> u128;
+        fn identity(&self) -> u128;
+        fn name(&self) -> &str;
     }
 
     fn lengthen(&self, len_bytes: Option<u64>) -> io::Result<u64> {
@@ -605,18 +610,6 @@ impl Media for WriteBuffer {
         self.0.changes.make(|| self.0.below.write_durable(offset, slices))
     }
 
-    fn why_no_buffer(&self) -> Option<String> {
-        self.0.below.why_no_buffer()
-    }
-
-    fn stamp(&self) -> u128 {
-        self.0.below.stamp()
-    }
-
-    fn identity(&self) -> u128 {
-        self.0.below.identity()
-    }
-
     fn is_hole(&self, offset: u64, length_bytes: u64) -> bool {
         // What waits is no hole yet, and none any more.
         let waits = self.0.memory.get().is_some() && self.0.lock().has_within(offset, length_bytes);
@@ -637,9 +630,5 @@ impl Media for WriteBuffer {
         self.0.lock().discarded(offset, length_bytes);
         self.0.give_up_range(offset, length_bytes, false)?;
         self.0.changes.make(|| self.0.below.discard(offset, length_bytes))
-    }
-
-    fn name(&self) -> &str {
-        self.0.below.name()
     }
 }

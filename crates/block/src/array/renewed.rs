@@ -115,49 +115,23 @@ impl BlockDevice for Renewed {
     fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.layer.read().read_at(offset, buffer)
-    }
-    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
-        self.layer.read().try_read_at(offset, buffer)
-    }
-    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
-        self.layer.read().write_at(offset, slices)
-    }
-    fn flush(&self) -> Result<()> {
-        self.layer.read().flush()
-    }
-    fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
-        self.layer.read().allocate(offset, length_bytes)
-    }
-    fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
-        self.layer.read().discard(offset, length_bytes)
-    }
-    fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
-        self.layer.read().write_durable(offset, slices)
-    }
-    fn copies(&self, offset: u64, length_bytes: u64) -> usize {
-        self.layer.read().copies(offset, length_bytes)
-    }
-    fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.layer.read().read_copy(copy, offset, buffer)
-    }
-    fn ways(&self) -> usize {
-        self.layer.read().ways()
-    }
-    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.layer.read().read_way(way, offset, buffer)
-    }
-    fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
-        self.layer.read().heal(offset, buffer, right)
-    }
-    fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
-        self.layer.read().resync(offset, length_bytes, which)
-    }
-    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
-        self.layer.read().disagreements(offset, length_bytes)
-    }
-    fn describe(&self) -> String {
-        self.layer.read().describe()
+
+    forward! {
+        self.layer.read() =>
+        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
+        fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool>;
+        fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()>;
+        fn flush(&self) -> Result<()>;
+        fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()>;
+        fn discard(&self, offset: u64, length_bytes: u64) -> Result<()>;
+        fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()>;
+        fn copies(&self, offset: u64, length_bytes: u64) -> usize;
+        fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()>;
+        fn ways(&self) -> usize;
+        fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()>;
+        fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome>;
+        fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()>;
+        fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>>;
+        fn describe(&self) -> String;
     }
 }

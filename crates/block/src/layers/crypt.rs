@@ -301,8 +301,10 @@ impl BlockDevice for CryptDevice {
         self.write_cells(offset, slices, |at, bytes| self.below.write_at(at, bytes))
     }
 
-    fn flush(&self) -> Result<()> {
-        self.below.flush()
+    forward! {
+        self.below =>
+        fn flush(&self) -> Result<()>;
+        fn ways(&self) -> usize;
     }
 
     fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
@@ -332,10 +334,6 @@ impl BlockDevice for CryptDevice {
 
     fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.read_shared(offset, buffer, |at, bytes| self.below.read_copy(copy, at, bytes))
-    }
-
-    fn ways(&self) -> usize {
-        self.below.ways()
     }
 
     fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {

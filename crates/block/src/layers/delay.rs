@@ -46,12 +46,21 @@ impl DelayDevice {
 }
 
 impl BlockDevice for DelayDevice {
-    fn len_bytes(&self) -> u64 {
-        self.below.len_bytes()
+    forward! {
+        self.below =>
+        fn len_bytes(&self) -> u64;
+        fn copies(&self, offset: u64, length_bytes: u64) -> usize;
+        fn ways(&self) -> usize;
+        fn noticed(&self) -> Vec<Range<u64>>;
     }
 
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.wait(self.delays.read_ns).read_at(offset, buffer)
+    forward! {
+        self.wait(self.delays.read_ns) =>
+        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
+        fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()>;
+        fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()>;
+        fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome>;
+        fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>>;
     }
 
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
@@ -61,57 +70,21 @@ impl BlockDevice for DelayDevice {
         self.below.try_read_at(offset, buffer)
     }
 
-    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
-        self.wait(self.delays.write_ns).write_at(offset, slices)
+    forward! {
+        self.wait(self.delays.write_ns) =>
+        fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()>;
+        fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()>;
+        fn discard(&self, offset: u64, length_bytes: u64) -> Result<()>;
+        fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()>;
     }
 
     fn flush(&self) -> Result<()> {
         self.wait(self.delays.flush_ns).flush()
     }
 
-    fn allocate(&self, offset: u64, length_bytes: u64) -> Result<()> {
-        self.wait(self.delays.write_ns).allocate(offset, length_bytes)
-    }
-
-    fn discard(&self, offset: u64, length_bytes: u64) -> Result<()> {
-        self.wait(self.delays.write_ns).discard(offset, length_bytes)
-    }
-
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
         let nanos = self.delays.write_ns.saturating_add(self.delays.flush_ns);
         self.wait(nanos).write_durable(offset, slices)
-    }
-
-    fn copies(&self, offset: u64, length_bytes: u64) -> usize {
-        self.below.copies(offset, length_bytes)
-    }
-
-    fn read_copy(&self, copy: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.wait(self.delays.read_ns).read_copy(copy, offset, buffer)
-    }
-
-    fn ways(&self) -> usize {
-        self.below.ways()
-    }
-
-    fn read_way(&self, way: usize, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.wait(self.delays.read_ns).read_way(way, offset, buffer)
-    }
-
-    fn heal(&self, offset: u64, buffer: &mut [u8], right: &Right<'_>) -> Result<Outcome> {
-        self.wait(self.delays.read_ns).heal(offset, buffer, right)
-    }
-
-    fn resync(&self, offset: u64, length_bytes: u64, which: Resync) -> Result<()> {
-        self.wait(self.delays.write_ns).resync(offset, length_bytes, which)
-    }
-
-    fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
-        self.wait(self.delays.read_ns).disagreements(offset, length_bytes)
-    }
-
-    fn noticed(&self) -> Vec<Range<u64>> {
-        self.below.noticed()
     }
 
     fn describe(&self) -> String {
