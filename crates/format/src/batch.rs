@@ -15,6 +15,7 @@ pub use decode::{Batch, Crcs, Descriptor, Descriptors, peek_header_bytes};
 pub use encode::{BatchBytes, BatchEncoder, header_bytes};
 
 use crate::error::{Place, Result};
+use crate::field::numbered;
 use crate::location::{LOCATION_ALIGNMENT, SEGMENT_BYTES_MAX, SEGMENT_NUMBER_MAX};
 use crate::segment::SEGMENT_HEADER_BYTES;
 
@@ -93,21 +94,25 @@ const _: () = assert!(SEGMENT_HEADER_BYTES.is_multiple_of(BATCH_ALIGNMENT as usi
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchKind {
     /// New writes, in the order of their seqs.
-    Writes,
+    Writes = 0,
     /// Earlier writes, moved here from segments that were cleaned.
-    Relocated,
+    Relocated = 1,
     /// Earlier writes of one and the same block of data, which is there once.
-    Shared,
+    Shared = 2,
 }
+
+numbered!(BatchKind: Writes Relocated Shared);
 
 /// The effect of an operation on its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DescriptorKind {
     /// Data; it is in the batch.
-    Data,
+    Data = 1,
     /// Zeros (a trim or a write of zeros); stored nowhere.
-    Zero,
+    Zero = 2,
 }
+
+numbered!(DescriptorKind: Data Zero);
 
 /// A batch's header, without what the encoder adds up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,14 +140,6 @@ pub struct BatchHeader {
 }
 
 impl BatchKind {
-    fn number(self) -> u64 {
-        match self {
-            BatchKind::Writes => 0,
-            BatchKind::Relocated => 1,
-            BatchKind::Shared => 2,
-        }
-    }
-
     /// Blocks of data in a batch whose descriptors name so many.
     fn payload_blocks(self, named: u64) -> u64 {
         match self {
@@ -155,15 +152,6 @@ impl BatchKind {
         match self {
             BatchKind::Writes => layout::DESCRIPTOR_BYTES,
             BatchKind::Relocated | BatchKind::Shared => layout::RELOCATED_BYTES,
-        }
-    }
-}
-
-impl DescriptorKind {
-    fn number(self) -> u8 {
-        match self {
-            DescriptorKind::Data => 1,
-            DescriptorKind::Zero => 2,
         }
     }
 }

@@ -70,7 +70,12 @@ impl Place {
         if holds {
             return Ok(());
         }
-        Err(self.error(FormatErrorKind::Invalid, expected, found.to_string()))
+        Err(self.invalid(expected, found))
+    }
+
+    /// An `Invalid` error.
+    pub fn invalid(self, expected: &str, found: impl std::fmt::Display) -> FormatError {
+        self.error(FormatErrorKind::Invalid, expected, found.to_string())
     }
 
     /// An `Invalid` error unless a number that rises by one each time can rise on: nobody counts so
@@ -79,11 +84,7 @@ impl Place {
         if number <= 1 << 62 {
             return Ok(());
         }
-        Err(self.error(
-            FormatErrorKind::Invalid,
-            format!("a {name} of at most 2^62"),
-            number.to_string(),
-        ))
+        Err(self.invalid(&format!("a {name} of at most 2^62"), number))
     }
 
     /// A `NotThis` error unless the magic is the structure's.

@@ -58,6 +58,19 @@ macro_rules! fields {
 }
 pub(crate) use fields;
 
+/// Finds the one of an enum with a number, which it is written as.
+macro_rules! numbered {
+    ($kind:ident: $($variant:ident)+) => {
+        impl $kind {
+            /// The one with that number.
+            pub fn from_number(number: u64) -> Option<$kind> {
+                [$($kind::$variant),+].into_iter().find(|one| *one as u64 == number)
+            }
+        }
+    };
+}
+pub(crate) use numbered;
+
 /// Reads an integer of up to 8 bytes.
 #[inline(always)]
 pub fn get(bytes: &[u8], field: Field) -> u64 {
@@ -105,7 +118,7 @@ pub fn verify_zero(place: Place, bytes: &[u8], field: Field) -> Result<()> {
 pub(crate) fn verify_zero_bytes(place: Place, bytes: &[u8], offset: usize) -> Result<()> {
     let Some(i) = bytes.iter().position(|byte| *byte != 0) else { return Ok(()) };
     let found = format!("{:#04x} at byte {}", bytes[i], offset + i);
-    place.require(false, "padding of zeros", found)
+    Err(place.invalid("padding of zeros", found))
 }
 
 #[cfg(test)]

@@ -12,7 +12,9 @@ use units::WallTime;
 use crate::FORMAT_VERSION;
 use crate::checksum::{put_crc, verify_crc};
 use crate::error::{Place, Result};
-use crate::field::{Field, get, get_u32, get_u128, put, put_u128, verify_zero, verify_zero_bytes};
+use crate::field::{
+    Field, get, get_u32, get_u128, numbered, put, put_u128, verify_zero, verify_zero_bytes,
+};
 
 /// Where the fields are.
 pub mod layout {
@@ -108,14 +110,16 @@ pub const CLAIM_GENERATION: u64 = 0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberStanding {
     /// It has everything.
-    In,
+    In = 0,
     /// It is being brought up to date.
-    Stale,
+    Stale = 1,
     /// It failed or is away; of no use as it is.
-    Out,
+    Out = 2,
     /// Nothing is on it: it waits to take the place of one that fails. The stack does not name it.
-    Spare,
+    Spare = 3,
 }
+
+numbered!(MemberStanding: In Stale Out Spare);
 
 /// A member, as every label names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -307,13 +311,7 @@ impl Member {
         put_u128(bytes, layout::ID, self.id);
         put(bytes, layout::DATA_BYTES, self.data_bytes);
         put(bytes, layout::OUT_GENERATION, self.out_generation);
-        let standing = match self.standing {
-            MemberStanding::In => 0,
-            MemberStanding::Stale => 1,
-            MemberStanding::Out => 2,
-            MemberStanding::Spare => 3,
-        };
-        put(bytes, layout::STANDING, standing);
+        put(bytes, layout::STANDING, self.standing as u64);
         put(bytes, layout::PATH_BYTES, self.path.len() as u64);
         let path = layout::PATH.offset..layout::PATH.offset + self.path.len();
         bytes[path].copy_from_slice(self.path.as_bytes());
@@ -321,21 +319,13 @@ impl Member {
 
     fn decode(place: Place, bytes: &[u8]) -> Result<Member> {
         verify_zero(place, bytes, layout::MEMBER_ZERO)?;
-        let standing = match get(bytes, layout::STANDING) {
-            0 => MemberStanding::In,
-            1 => MemberStanding::Stale,
-            2 => MemberStanding::Out,
-            3 => MemberStanding::Spare,
-            other => {
-                place.require(false, "a standing of 0 to 3", other)?;
-                MemberStanding::Out
-            }
-        };
+        let number = get(bytes, layout::STANDING);
+        let unknown = || place.invalid("a standing of 0 to 3", number);
         Ok(Member {
             id: get_u128(bytes, layout::ID),
             data_bytes: get(bytes, layout::DATA_BYTES),
             out_generation: get(bytes, layout::OUT_GENERATION),
-            standing,
+            standing: MemberStanding::from_number(number).ok_or_else(unknown)?,
             path: text(place, bytes, layout::PATH, get(bytes, layout::PATH_BYTES))?,
         })
     }

@@ -11,8 +11,8 @@ pub use codec::{PackDecoder, PackEncoder};
 use units::Seq;
 
 use crate::checksum::{block_crc, put_crc, verify_crc};
-use crate::error::{FormatErrorKind, Place, Result};
-use crate::field::{get, get_u32, put, verify_zero};
+use crate::error::{Place, Result};
+use crate::field::{get, get_u32, numbered, put, verify_zero};
 use crate::location::{LOCATION_ALIGNMENT, SEGMENT_BYTES_MAX, SEGMENT_NUMBER_MAX};
 use crate::segment::SEGMENT_HEADER_BYTES;
 
@@ -71,19 +71,12 @@ pub const PACK_BYTES_MAX: usize =
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PackEncoding {
     /// One after another; the compressor finds what they share.
-    Delta,
+    Delta = 1,
     /// Each after the first of its block as its XOR with the one before.
-    Xor,
+    Xor = 2,
 }
 
-impl PackEncoding {
-    fn number(self) -> u64 {
-        match self {
-            PackEncoding::Delta => 1,
-            PackEncoding::Xor => 2,
-        }
-    }
-}
+numbered!(PackEncoding: Delta Xor);
 
 /// One version in a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,14 +136,8 @@ impl PackHeader {
         verify_crc(place, SALT, b, layout::CRC)?;
         verify_zero(place, b, layout::ZERO)?;
         verify_zero(place, b, layout::ZERO_TO_END)?;
-        let encoding = match get(b, layout::ENCODING) {
-            1 => PackEncoding::Delta,
-            2 => PackEncoding::Xor,
-            other => {
-                let found = format!("encoding {other}");
-                return Err(place.error(FormatErrorKind::Invalid, "encoding 1 or 2", found));
-            }
-        };
+        let number = get(b, layout::ENCODING);
+        let unknown = || place.invalid("encoding 1 or 2", format_args!("encoding {number}"));
         let header = PackHeader {
             place: PackPlace {
                 segment: get(b, layout::SEGMENT),
@@ -158,7 +145,7 @@ impl PackHeader {
                 nonce: get(b, layout::NONCE),
                 timeline: get(b, layout::TIMELINE),
             },
-            encoding,
+            encoding: PackEncoding::from_number(number).ok_or_else(unknown)?,
             versions: get_u32(b, layout::VERSIONS) as usize,
             stored_bytes: get_u32(b, layout::STORED_BYTES) as usize,
             stored_crc: get_u32(b, layout::STORED_CRC),
@@ -193,7 +180,7 @@ impl PackHeader {
         self.verify(place).expect("a pack that we write is in range");
         let mut b = [0; PACK_HEADER_BYTES];
         put(&mut b, layout::MAGIC, MAGIC);
-        put(&mut b, layout::ENCODING, self.encoding.number());
+        put(&mut b, layout::ENCODING, self.encoding as u64);
         put(&mut b, layout::VERSIONS, self.versions as u64);
         put(&mut b, layout::SEGMENT, self.place.segment);
         put(&mut b, layout::OFFSET, u64::from(self.place.offset));

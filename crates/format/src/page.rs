@@ -114,7 +114,7 @@ impl PageType {
             page: get_u32(b, layout::PAGE),
         };
         if found != address {
-            place.require(false, &format!("{address:?}"), format!("{found:?}"))?;
+            return Err(place.invalid(&format!("{address:?}"), format_args!("{found:?}")));
         }
         verify_zero(place, b, layout::ZERO)?;
         let count = get_u32(b, layout::COUNT) as usize;

@@ -6,7 +6,7 @@
 use units::{MapExtent, Seq};
 
 use crate::checksum::{put_crc, verify_crc};
-use crate::error::{FormatErrorKind, Place, Result};
+use crate::error::{Place, Result};
 use crate::field::{Field, get, get_u32, put, verify_zero};
 use crate::map::{GROUPED_ENTRIES_MAX, Key, LEAF_ENTRIES_MAX};
 use crate::page::{PAGE_BYTES, PageAddress, PageType, zeroed_page};
@@ -141,7 +141,7 @@ impl RunFooter {
             page: get_u32(b, layout::PAGE),
         };
         if found != address {
-            place.require(false, &format!("{address:?}"), format_args!("{found:?}"))?;
+            return Err(place.invalid(&format!("{address:?}"), format_args!("{found:?}")));
         }
         verify_zero(place, b, layout::ZERO)?;
         let extent_blocks = u64::from(b[layout::EXTENT_BLOCKS.offset]);
@@ -150,14 +150,7 @@ impl RunFooter {
             1 => None,
             more => MapExtent::try_from(more * units::BLOCK_BYTES).ok(),
         };
-        let Some(extent) = extent else {
-            let kind = FormatErrorKind::Invalid;
-            return Err(place.error(
-                kind,
-                "extents of 0, 2, 4, 8 or 16 blocks",
-                extent_blocks.to_string(),
-            ));
-        };
+        let unknown = || place.invalid("extents of 0, 2, 4, 8 or 16 blocks", extent_blocks);
         let key = |level: Field, index| Key { level: b[level.offset], index: get(b, index) };
         let footer = RunFooter {
             timeline: get(b, layout::TIMELINE),
@@ -169,7 +162,7 @@ impl RunFooter {
             seq_first: Seq(get(b, layout::SEQ_FIRST)),
             seq_last: Seq(get(b, layout::SEQ_LAST)),
             index_crc: get_u32(b, layout::INDEX_CRC),
-            extent,
+            extent: extent.ok_or_else(unknown)?,
         };
         footer.verify(place, address)?;
         Ok(footer)

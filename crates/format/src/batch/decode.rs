@@ -7,7 +7,7 @@ use super::{
     CRC_BYTES, DescriptorKind, MAGIC, SALT, layout,
 };
 use crate::checksum::verify_crc;
-use crate::error::{FormatErrorKind, Place, Result};
+use crate::error::{Place, Result};
 use crate::field::{get, get_u32, verify_zero, verify_zero_bytes};
 
 /// A verified batch header over the bytes it was decoded from.
@@ -159,19 +159,12 @@ impl<'a> Batch<'a> {
 }
 
 fn decode_header(place: Place, b: &[u8]) -> Result<BatchHeader> {
-    let kind = match get(b, layout::KIND) {
-        0 => BatchKind::Writes,
-        1 => BatchKind::Relocated,
-        2 => BatchKind::Shared,
-        other => {
-            let found = format!("kind {other}");
-            return Err(place.error(FormatErrorKind::Invalid, "kind 0 to 2", found));
-        }
-    };
+    let number = get(b, layout::KIND);
+    let unknown = || place.invalid("kind 0 to 2", format_args!("kind {number}"));
     Ok(BatchHeader {
         segment: get(b, layout::SEGMENT),
         offset: get_u32(b, layout::OFFSET),
-        kind,
+        kind: BatchKind::from_number(number).ok_or_else(unknown)?,
         nonce: get(b, layout::NONCE),
         timeline: get(b, layout::TIMELINE),
         time: WallTime::from_nanos(get(b, layout::TIME)),
@@ -183,14 +176,9 @@ fn decode_header(place: Place, b: &[u8]) -> Result<BatchHeader> {
 }
 
 fn decode_descriptor_kind(place: Place, descriptor: &[u8]) -> Result<DescriptorKind> {
-    match get(descriptor, layout::DESCRIPTOR_KIND) {
-        1 => Ok(DescriptorKind::Data),
-        2 => Ok(DescriptorKind::Zero),
-        other => {
-            let found = format!("kind {other}");
-            Err(place.error(FormatErrorKind::Invalid, "a descriptor of kind 1 or 2", found))
-        }
-    }
+    let number = get(descriptor, layout::DESCRIPTOR_KIND);
+    let unknown = || place.invalid("a descriptor of kind 1 or 2", format_args!("kind {number}"));
+    DescriptorKind::from_number(number).ok_or_else(unknown)
 }
 
 impl<'a> Iterator for Descriptors<'a> {

@@ -116,7 +116,7 @@ impl<'a> BatchEncoder<'a> {
         let mut descriptor = [0; layout::DESCRIPTOR_BYTES];
         put(&mut descriptor, layout::BLOCK, block);
         put(&mut descriptor, layout::BLOCKS, u64::from(blocks));
-        put(&mut descriptor, layout::DESCRIPTOR_KIND, u64::from(kind.number()));
+        put(&mut descriptor, layout::DESCRIPTOR_KIND, kind as u64);
         self.buffer.extend_from_slice(&descriptor);
         self.op_count += 1;
         if kind == DescriptorKind::Data {
@@ -146,7 +146,7 @@ fn put_header(b: &mut [u8], header: &BatchHeader, bytes: BatchBytes, op_count: u
     put(b, layout::OP_COUNT, u64::from(op_count));
     put(b, layout::SEGMENT, header.segment);
     put(b, layout::OFFSET, u64::from(header.offset));
-    put(b, layout::KIND, header.kind.number());
+    put(b, layout::KIND, header.kind as u64);
     put(b, layout::NONCE, header.nonce);
     put(b, layout::TIMELINE, header.timeline);
     put(b, layout::TIME, header.time.as_nanos());

@@ -95,7 +95,7 @@ impl EntryObject {
 
     fn from_bits(bits: u64) -> Option<EntryObject> {
         let inode = Inode(bits & (Inode::END.0 - 1));
-        let kind = FileKind::from_number((bits >> INODE_BITS) as u8 & ((1 << KIND_BITS) - 1))?;
+        let kind = FileKind::from_number(bits >> INODE_BITS & ((1 << KIND_BITS) - 1))?;
         let generation = (bits >> (INODE_BITS + KIND_BITS)) as u32;
         (inode.0 != 0).then_some(EntryObject { inode, kind, generation })
     }
@@ -129,8 +129,7 @@ impl Entries {
             let length = rest.get(layout::NAME_BYTES.offset).map_or(0, |n| usize::from(*n));
             let end = layout::ENTRY_BYTES + length;
             let Some(entry) = rest.get(..end) else {
-                place.require(false, "whole entries", rest.len())?;
-                break;
+                return Err(place.invalid("whole entries", rest.len()));
             };
             let key = get(entry, layout::KEY);
             place.require((least..1 << 63).contains(&key), "keys that rise", key)?;

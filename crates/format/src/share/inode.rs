@@ -7,7 +7,7 @@
 use units::{Generation, Inode, WallTime};
 
 use crate::error::{Place, Result};
-use crate::field::{Field, get, get_u32, put, verify_zero_bytes};
+use crate::field::{Field, get, get_u32, numbered, put, verify_zero_bytes};
 use crate::share::directory::Entries;
 use crate::share::place::{
     BLOCK_BYTES, FILE_BYTES_MAX, LEVELS, ShareAddress, first_of_level, is_slab,
@@ -82,19 +82,14 @@ pub enum FileKind {
     Fifo = 7,
 }
 
+numbered!(FileKind: File Directory BlockDevice CharacterDevice Symlink Socket Fifo);
+
 impl FileKind {
-    /// The kind with that number.
-    pub fn from_number(number: u8) -> Option<FileKind> {
-        Some(match number {
-            1 => FileKind::File,
-            2 => FileKind::Directory,
-            3 => FileKind::BlockDevice,
-            4 => FileKind::CharacterDevice,
-            5 => FileKind::Symlink,
-            6 => FileKind::Socket,
-            7 => FileKind::Fifo,
-            _ => return None,
-        })
+    /// The kind that a field names.
+    pub(crate) fn decode(place: Place, b: &[u8], field: Field) -> Result<FileKind> {
+        let number = get(b, field);
+        let unknown = || place.invalid("a kind from 1 to 7", number);
+        FileKind::from_number(number).ok_or_else(unknown)
     }
 
     /// Whether it has bytes.
@@ -218,12 +213,7 @@ impl InodeBlock {
         let place = address.place("inode");
         address.verify(place, MAGIC, bytes)?;
         let b = &bytes[..];
-        let number = b[layout::KIND.offset];
-        let Some(kind) = FileKind::from_number(number) else {
-            return Err(place
-                .require(false, "a kind from 1 to 7", number)
-                .expect_err("it is none"));
-        };
+        let kind = FileKind::decode(place, b, layout::KIND)?;
         let flags = b[layout::FLAGS.offset];
         place.require(flags & !(IN_SLABS | HAS_VERIFIER) == 0, "flags that are known", flags)?;
         let time = |field| WallTime::from_nanos(get(b, field));

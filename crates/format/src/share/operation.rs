@@ -377,9 +377,7 @@ impl Operation<'_> {
         let mut take = |count: usize| -> Result<&[u8]> {
             let found = rest.len();
             let Some((taken, after)) = rest.split_at_checked(count) else {
-                return Err(place
-                    .require(false, "a whole record", found)
-                    .expect_err("it is short"));
+                return Err(place.invalid("a whole record", found));
             };
             rest = after;
             Ok(taken)
@@ -447,10 +445,7 @@ fn encode_before(before: &Before, out: &mut Vec<u8>) {
 }
 
 fn decode_before(place: Place, b: &[u8]) -> Result<Before> {
-    let number = b[layout::KIND.offset];
-    let Some(kind) = FileKind::from_number(number) else {
-        return Err(place.require(false, "a kind from 1 to 7", number).expect_err("it is none"));
-    };
+    let kind = FileKind::decode(place, b, layout::KIND)?;
     place.require(get(b, layout::BEFORE_ZERO) == 0, "padding of zeros", "others")?;
     let time = |field| WallTime::from_nanos(get(b, field));
     Ok(Before {
