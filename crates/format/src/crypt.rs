@@ -5,10 +5,9 @@
 //!    is the right one; the checksum of the header says whether it is damaged. Neither is taken for
 //!    the other.
 
-use crate::FORMAT_VERSION;
-use crate::checksum::{put_crc, verify_crc};
 use crate::error::{FormatErrorKind, Place, Result};
 use crate::field::{Field, get, get_u32, put, verify_zero};
+use crate::head::seal;
 
 /// Where the fields of the header are.
 pub mod layout {
@@ -65,15 +64,13 @@ impl CryptHeader {
         let place = place(copy);
         self.verify(place).expect("a crypt header that we write is in range");
         let mut b = [0; SECTOR_BYTES];
-        put(&mut b, layout::MAGIC, MAGIC);
-        put(&mut b, layout::FORMAT_VERSION, u64::from(FORMAT_VERSION));
         put(&mut b, layout::CIPHER, u64::from(CIPHER_AES_256_XTS));
         put(&mut b, layout::DERIVATION, u64::from(DERIVATION_HKDF_SHA256));
         put(&mut b, layout::SECTORS, self.sectors);
         put(&mut b, layout::ADDRESS, place.address);
         b[layout::SALT.offset..layout::SALT.end()].copy_from_slice(&self.salt);
         b[layout::WRAPPED_KEY.offset..layout::WRAPPED_KEY.end()].copy_from_slice(&self.wrapped_key);
-        put_crc(SALT, &mut b, layout::CRC);
+        seal(&mut b, MAGIC, SALT);
         b
     }
 
@@ -84,14 +81,10 @@ impl CryptHeader {
     /// is one of another version), or `Invalid`.
     pub fn decode(bytes: &[u8], copy: usize) -> Result<CryptHeader> {
         let place = place(copy);
-        let b = place.require_bytes(bytes, layout::BYTES)?;
-        place.require_magic(get(b, layout::MAGIC), MAGIC)?;
-        verify_crc(place, SALT, b, layout::CRC)?;
-        place.require_version(get_u32(b, layout::FORMAT_VERSION))?;
+        let b = place.head(bytes, layout::BYTES, MAGIC, SALT)?;
         require_known(place, "cipher", get_u32(b, layout::CIPHER))?;
         require_known(place, "derivation", get_u32(b, layout::DERIVATION))?;
-        let address = get(b, layout::ADDRESS);
-        place.require(address == place.address, "its own address", address)?;
+        place.require_own_address(b, layout::ADDRESS)?;
         verify_zero(place, b, layout::ZERO)?;
         let header = CryptHeader {
             sectors: get(b, layout::SECTORS),

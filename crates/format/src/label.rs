@@ -9,12 +9,11 @@ use std::fmt::Write as _;
 
 use units::WallTime;
 
-use crate::FORMAT_VERSION;
-use crate::checksum::{put_crc, verify_crc};
 use crate::error::{Place, Result};
 use crate::field::{
     Field, get, get_u32, get_u128, numbered, put, put_u128, verify_zero, verify_zero_bytes,
 };
+use crate::head::seal;
 
 /// Where the fields are.
 pub mod layout {
@@ -194,8 +193,6 @@ impl Label {
         self.verify(place(copy)).expect("a label that we write is in range");
         let mut bytes = vec![0; layout::BYTES];
         let b = &mut bytes[..];
-        put(b, layout::MAGIC, MAGIC);
-        put(b, layout::FORMAT_VERSION, u64::from(FORMAT_VERSION));
         put_u128(b, layout::ARRAY_ID, self.array_id);
         put_u128(b, layout::MEMBER_ID, self.member_id);
         put(b, layout::GENERATION, self.generation);
@@ -210,7 +207,7 @@ impl Label {
         for (bytes, member) in table.zip(&self.members) {
             member.encode(bytes);
         }
-        put_crc(SALT, b, layout::CRC);
+        seal(b, MAGIC, SALT);
         bytes
     }
 
@@ -220,14 +217,10 @@ impl Label {
     /// `NotThis`, `Checksum`, `Version` (in this order of checking), or `Invalid`.
     pub fn decode(bytes: &[u8], copy: usize) -> Result<Label> {
         let place = place(copy);
-        let b = place.require_bytes(bytes, layout::BYTES)?;
-        place.require_magic(get(b, layout::MAGIC), MAGIC)?;
-        verify_crc(place, SALT, b, layout::CRC)?;
-        place.require_version(get_u32(b, layout::FORMAT_VERSION))?;
+        let b = place.head(bytes, layout::BYTES, MAGIC, SALT)?;
         verify_zero(place, b, layout::ZERO)?;
         verify_zero(place, b, layout::ZERO_AFTER)?;
-        let address = get(b, layout::ADDRESS);
-        place.require(address == place.address, "its own address", address)?;
+        place.require_own_address(b, layout::ADDRESS)?;
         let count = get_u32(b, layout::MEMBER_COUNT) as usize;
         place.require(count <= MEMBERS_MAX, "at most 32 members", count)?;
         let table = b[layout::MEMBERS.offset..layout::MEMBERS.end()]
@@ -344,8 +337,6 @@ impl Regions {
         let address = REGIONS_OFFSETS[copy_of_sequence(self.sequence)];
         let mut bytes = vec![0; layout::REGIONS_BYTES];
         let b = &mut bytes[..];
-        put(b, layout::REGIONS_MAGIC, REGIONS_MAGIC);
-        put(b, layout::REGIONS_VERSION, u64::from(FORMAT_VERSION));
         put_u128(b, layout::REGIONS_ARRAY_ID, self.array_id);
         put(b, layout::SEQUENCE, self.sequence);
         put(b, layout::REGIONS_ADDRESS, address);
@@ -355,7 +346,7 @@ impl Regions {
         {
             b[field.offset..field.end()].copy_from_slice(map);
         }
-        put_crc(REGIONS_SALT, b, layout::REGIONS_CRC);
+        seal(b, REGIONS_MAGIC, REGIONS_SALT);
         (address, bytes)
     }
 
@@ -365,14 +356,10 @@ impl Regions {
     /// `NotThis`, `Checksum`, `Version` (in this order of checking), or `Invalid`.
     pub fn decode(bytes: &[u8], copy: usize) -> Result<Regions> {
         let place = Place { structure: "regions", address: REGIONS_OFFSETS[copy] };
-        let b = place.require_bytes(bytes, layout::REGIONS_BYTES)?;
-        place.require_magic(get(b, layout::REGIONS_MAGIC), REGIONS_MAGIC)?;
-        verify_crc(place, REGIONS_SALT, b, layout::REGIONS_CRC)?;
-        place.require_version(get_u32(b, layout::REGIONS_VERSION))?;
+        let b = place.head(bytes, layout::REGIONS_BYTES, REGIONS_MAGIC, REGIONS_SALT)?;
         verify_zero(place, b, layout::REGIONS_ZERO)?;
         verify_zero(place, b, layout::REGIONS_ZERO_AFTER)?;
-        let address = get(b, layout::REGIONS_ADDRESS);
-        place.require(address == place.address, "its own address", address)?;
+        place.require_own_address(b, layout::REGIONS_ADDRESS)?;
         let count = get_u32(b, layout::COUNT);
         place.require(count as usize <= REGIONS_MAX, "at most 32256 regions", count)?;
         let sequence = get(b, layout::SEQUENCE);

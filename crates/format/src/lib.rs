@@ -48,6 +48,7 @@
 //! prints.
 
 mod error;
+mod head;
 
 pub mod batch;
 pub mod checksum;

@@ -7,10 +7,10 @@
 //!    of an earlier use of the device, is damage.
 //! 3. A pending entry's checksum covers its bytes as well; it holds its epoch and its number in it.
 
-use crate::FORMAT_VERSION;
-use crate::checksum::{block_crc, put_crc, verify_crc};
+use crate::checksum::block_crc;
 use crate::error::{Place, Result};
 use crate::field::{get, get_u32, get_u128, put, put_u128, verify_zero, verify_zero_bytes};
+use crate::head::seal;
 
 /// Where the fields of a record's header and of an entry of its list are.
 pub mod layout {
@@ -132,8 +132,6 @@ impl Record {
     pub fn encode(&self, address: u64) -> Vec<u8> {
         let count = self.entries.len() + self.differences.len();
         let mut b = vec![0; header_bytes(count)];
-        put(&mut b, layout::MAGIC, MAGIC);
-        put(&mut b, layout::FORMAT_VERSION, u64::from(FORMAT_VERSION));
         put_u128(&mut b, layout::ID, self.id);
         put(&mut b, layout::SEQUENCE, self.sequence);
         put(&mut b, layout::ADDRESS, address);
@@ -148,7 +146,7 @@ impl Record {
             put(bytes, layout::CELLS, u64::from(entry.cells));
             put(bytes, layout::SIDE, u64::from(entry.side));
         }
-        put_crc(SALT, &mut b, layout::CRC);
+        seal(&mut b, MAGIC, SALT);
         b
     }
 
@@ -159,11 +157,8 @@ impl Record {
     /// `NotThis`, `Checksum`, `Version` (in this order of checking), or `Invalid`.
     pub fn decode(bytes: &[u8], address: u64, id: u128) -> Result<Record> {
         let place = Place { structure: "parity record", address };
-        let b = place.require_bytes(bytes, peek_header_bytes(bytes, address)?)?;
-        verify_crc(place, SALT, b, layout::CRC)?;
-        place.require_version(get_u32(b, layout::FORMAT_VERSION))?;
-        let found = get(b, layout::ADDRESS);
-        place.require(found == address, "its own address", found)?;
+        let b = place.head(bytes, peek_header_bytes(bytes, address)?, MAGIC, SALT)?;
+        place.require_own_address(b, layout::ADDRESS)?;
         let found = get_u128(b, layout::ID);
         place.require(found == id, "the array's identity", format_args!("{found:032x}"))?;
         let count = get_u32(b, layout::COUNT) as usize;
@@ -241,8 +236,6 @@ impl Pending {
     pub fn encode(&self) -> Vec<u8> {
         let end = layout::PENDING_BYTES + self.bytes.len();
         let mut b = vec![0; pending_bytes(self.bytes.len())];
-        put(&mut b, layout::MAGIC, PENDING_MAGIC);
-        put(&mut b, layout::FORMAT_VERSION, u64::from(FORMAT_VERSION));
         put_u128(&mut b, layout::ID, self.id);
         put(&mut b, layout::OF_EPOCH, self.epoch);
         put(&mut b, layout::AT, self.offset);
@@ -250,7 +243,7 @@ impl Pending {
         put(&mut b, layout::LENGTH, self.bytes.len() as u64);
         put(&mut b, layout::BEFORE, u64::from(self.before));
         b[layout::PENDING_BYTES..end].copy_from_slice(&self.bytes);
-        put_crc(PENDING_SALT, &mut b, layout::CRC);
+        seal(&mut b, PENDING_MAGIC, PENDING_SALT);
         b
     }
 
@@ -260,9 +253,8 @@ impl Pending {
     /// `NotThis`, `Checksum`, `Version` (in this order of checking), or `Invalid`.
     pub fn decode(bytes: &[u8], address: u64, id: u128) -> Result<Pending> {
         let place = Place { structure: "pending entry", address };
-        let b = place.require_bytes(bytes, peek_pending_bytes(bytes, address)?)?;
-        verify_crc(place, PENDING_SALT, b, layout::CRC)?;
-        place.require_version(get_u32(b, layout::FORMAT_VERSION))?;
+        let b =
+            place.head(bytes, peek_pending_bytes(bytes, address)?, PENDING_MAGIC, PENDING_SALT)?;
         let found = get_u128(b, layout::ID);
         place.require(found == id, "the array's identity", format_args!("{found:032x}"))?;
         verify_zero(place, b, layout::PENDING_ZERO)?;

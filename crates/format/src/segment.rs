@@ -6,10 +6,10 @@
 
 use units::{Seq, WallTime};
 
-use crate::FORMAT_VERSION;
-use crate::checksum::{put_crc, salted_crc, verify_crc};
+use crate::checksum::salted_crc;
 use crate::error::{Place, Result};
 use crate::field::{get, get_u32, get_u128, put, put_u128, verify_zero};
+use crate::head::seal;
 use crate::location::SEGMENT_NUMBER_MAX;
 
 /// Where the header's fields are.
@@ -84,8 +84,6 @@ impl SegmentHeader {
     pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         self.verify(self.place()).expect("a segment header that we write is in range");
         let mut b = [0; SEGMENT_HEADER_BYTES];
-        put(&mut b, layout::MAGIC, MAGIC);
-        put(&mut b, layout::FORMAT_VERSION, u64::from(FORMAT_VERSION));
         put_u128(&mut b, layout::POOL_ID, self.pool_id);
         put(&mut b, layout::SEGMENT, self.segment);
         put(&mut b, layout::ZONE, u64::from(self.zone));
@@ -93,7 +91,7 @@ impl SegmentHeader {
         put(&mut b, layout::NONCE, self.nonce);
         put(&mut b, layout::CREATED, self.created.as_nanos());
         put(&mut b, layout::FIRST_SEQ, self.first_seq.0);
-        put_crc(SALT, &mut b, layout::CRC);
+        seal(&mut b, MAGIC, SALT);
         b
     }
 
@@ -104,10 +102,7 @@ impl SegmentHeader {
     /// `NotThis`, `Checksum`, `Version` (in this order of checking), or `Invalid`.
     pub fn decode(bytes: &[u8]) -> Result<SegmentHeader> {
         let place = Place { structure: "segment", address: 0 };
-        let b = place.require_bytes(bytes, layout::BYTES)?;
-        place.require_magic(get(b, layout::MAGIC), MAGIC)?;
-        verify_crc(place, SALT, b, layout::CRC)?;
-        place.require_version(get_u32(b, layout::FORMAT_VERSION))?;
+        let b = place.head(bytes, layout::BYTES, MAGIC, SALT)?;
         verify_zero(place, b, layout::ZERO)?;
         verify_zero(place, b, layout::ZERO_TO_END)?;
         let header = SegmentHeader {

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use units::WallTime;
 
 use crate::PAGE_BYTES;
-use crate::checksum::{put_crc, verify_crc};
+use crate::checksum::put_crc;
 use crate::error::{FormatErrorKind, Place, Result};
 use crate::field::{get, get_u32, get_u128, put, put_u128, verify_zero, verify_zero_bytes};
 
@@ -139,18 +139,14 @@ impl Superblock {
     /// `NotThis`, `Checksum`, `Version` (in this order of checking), or `Invalid`.
     pub fn decode(bytes: &[u8], copy: usize) -> Result<Superblock> {
         let place = place(copy);
-        let b = place.require_bytes(bytes, layout::BYTES)?;
-        place.require_magic(get(b, layout::MAGIC), MAGIC)?;
-        verify_crc(place, SALT, b, layout::CRC)?;
-        place.require_version(get_u32(b, layout::FORMAT_VERSION))?;
+        let b = place.head(bytes, layout::BYTES, MAGIC, SALT)?;
         let incompatible = get(b, layout::FEATURES_INCOMPATIBLE);
         if incompatible & !FEATURES_INCOMPATIBLE_KNOWN != 0 {
             let found = format!("features {incompatible:#x}");
             return Err(place.error(FormatErrorKind::Version, "no unknown features", found));
         }
         verify_zero(place, b, layout::ZERO)?;
-        let address = get(b, layout::ADDRESS);
-        place.require(address == place.address, "its own address", address)?;
+        place.require_own_address(b, layout::ADDRESS)?;
         let superblock = Superblock {
             format_version: get_u32(b, layout::FORMAT_VERSION),
             features_compatible: get(b, layout::FEATURES_COMPATIBLE),

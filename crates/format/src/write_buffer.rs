@@ -1,10 +1,9 @@
 //! The mark of a write buffer: a member of which some of what was acknowledged is elsewhere says
 //! so. `docs/format/write-buffer.md`.
 
-use crate::FORMAT_VERSION;
-use crate::checksum::{put_crc, verify_crc};
 use crate::error::{Place, Result};
-use crate::field::{get, get_u32, get_u128, put, put_u128, verify_zero};
+use crate::field::{get_u128, put, put_u128, verify_zero};
+use crate::head::seal;
 
 /// Where the fields are.
 pub mod layout {
@@ -45,12 +44,10 @@ impl Mark {
     /// Its bytes.
     pub fn encode(&self) -> [u8; BYTES] {
         let mut b = [0; BYTES];
-        put(&mut b, layout::MAGIC, MAGIC);
-        put(&mut b, layout::FORMAT_VERSION, u64::from(FORMAT_VERSION));
         put_u128(&mut b, layout::TAG, self.tag);
         put_u128(&mut b, layout::BOOT, self.boot);
         put(&mut b, layout::ADDRESS, OFFSET);
-        put_crc(SALT, &mut b, layout::CRC);
+        seal(&mut b, MAGIC, SALT);
         b
     }
 
@@ -60,13 +57,9 @@ impl Mark {
     /// `NotThis`, `Checksum`, `Version` (in this order of checking), or `Invalid`.
     pub fn decode(bytes: &[u8]) -> Result<Mark> {
         let place = Place { structure: "mark of a write buffer", address: OFFSET };
-        let b = place.require_bytes(bytes, BYTES)?;
-        place.require_magic(get(b, layout::MAGIC), MAGIC)?;
-        verify_crc(place, SALT, b, layout::CRC)?;
-        place.require_version(get_u32(b, layout::FORMAT_VERSION))?;
+        let b = place.head(bytes, BYTES, MAGIC, SALT)?;
         verify_zero(place, b, layout::ZERO)?;
-        let address = get(b, layout::ADDRESS);
-        place.require(address == OFFSET, "its own address", address)?;
+        place.require_own_address(b, layout::ADDRESS)?;
         Ok(Mark { tag: get_u128(b, layout::TAG), boot: get_u128(b, layout::BOOT) })
     }
 }
