@@ -39,48 +39,25 @@ pub enum IoKind {
     Other,
 }
 
+units::names!(
+    IoKind: CurrentRead "current-read",
+    CurrentWrite "current-write",
+    HistoryRead "history-read",
+    HistoryWrite "history-write",
+    JournalWrite "journal-write",
+    BeforeImageRead "before-image-read",
+    BeforeImageWrite "before-image-write",
+    DeferredRead "deferred-read",
+    DeferredWrite "deferred-write",
+    CopyRead "copy-read",
+    CopyWrite "copy-write",
+    MapRead "map-read",
+    MapWrite "map-write",
+    Other "other"
+);
+
 /// How many kinds there are.
-const KINDS: usize = 14;
-
-impl IoKind {
-    /// All of them, in the order in which they are told.
-    pub const ALL: [IoKind; KINDS] = [
-        IoKind::CurrentRead,
-        IoKind::CurrentWrite,
-        IoKind::HistoryRead,
-        IoKind::HistoryWrite,
-        IoKind::JournalWrite,
-        IoKind::BeforeImageRead,
-        IoKind::BeforeImageWrite,
-        IoKind::DeferredRead,
-        IoKind::DeferredWrite,
-        IoKind::CopyRead,
-        IoKind::CopyWrite,
-        IoKind::MapRead,
-        IoKind::MapWrite,
-        IoKind::Other,
-    ];
-
-    /// Its name in answers and metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            IoKind::CurrentRead => "current-read",
-            IoKind::CurrentWrite => "current-write",
-            IoKind::HistoryRead => "history-read",
-            IoKind::HistoryWrite => "history-write",
-            IoKind::JournalWrite => "journal-write",
-            IoKind::BeforeImageRead => "before-image-read",
-            IoKind::BeforeImageWrite => "before-image-write",
-            IoKind::DeferredRead => "deferred-read",
-            IoKind::DeferredWrite => "deferred-write",
-            IoKind::CopyRead => "copy-read",
-            IoKind::CopyWrite => "copy-write",
-            IoKind::MapRead => "map-read",
-            IoKind::MapWrite => "map-write",
-            IoKind::Other => "other",
-        }
-    }
-}
+const KINDS: usize = IoKind::ALL.len();
 
 /// Requests of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,6 +15,7 @@ mod local;
 mod malformed;
 mod moment;
 mod name;
+mod names;
 mod network;
 mod number;
 mod pattern;

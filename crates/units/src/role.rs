@@ -1,7 +1,6 @@
 //! Roles: what a caller may ask for. They are no ladder: a reader sees data and protects nothing, a
 //! keeper protects data that it never sees.
 
-use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -24,23 +23,15 @@ pub enum Role {
     Admin,
 }
 
+crate::names!(
+    Display Role: Viewer "viewer",
+    Reader "reader",
+    Keeper "keeper",
+    Operator "operator",
+    Admin "admin"
+);
+
 impl Role {
-    /// All of them.
-    pub const ALL: [Role; 5] =
-        [Role::Viewer, Role::Reader, Role::Keeper, Role::Operator, Role::Admin];
-
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Role::Viewer => "viewer",
-            Role::Reader => "reader",
-            Role::Keeper => "keeper",
-            Role::Operator => "operator",
-            Role::Admin => "admin",
-        }
-    }
-
     /// Whether it may do all that another may.
     #[must_use]
     pub fn includes(self, other: Role) -> bool {
@@ -50,12 +41,6 @@ impl Role {
             Role::Reader | Role::Keeper => other == self || other == Role::Viewer,
             Role::Viewer => other == Role::Viewer,
         }
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 

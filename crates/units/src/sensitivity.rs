@@ -1,7 +1,5 @@
 //! How soon a watch gives an alarm.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 /// The sensitivity of a watch.
@@ -16,23 +14,4 @@ pub enum Sensitivity {
     High,
 }
 
-impl Sensitivity {
-    /// All of them.
-    pub const ALL: [Sensitivity; 3] = [Sensitivity::Low, Sensitivity::Normal, Sensitivity::High];
-
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Sensitivity::Low => "low",
-            Sensitivity::Normal => "normal",
-            Sensitivity::High => "high",
-        }
-    }
-}
-
-impl fmt::Display for Sensitivity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
+crate::names!(Display Sensitivity: Low "low", Normal "normal", High "high");

@@ -1,23 +1,5 @@
 //! Values that go in and out of pools and volumes.
 
-/// The names that the contract has for the variants of an enum, and a list of these.
-macro_rules! names {
-    ($kind:ident: $($variant:ident $name:literal),*) => {
-        impl $kind {
-            /// Every one there is.
-            pub const ALL: [$kind; [$($kind::$variant),*].len()] = [$($kind::$variant),*];
-
-            /// Its name in the contract.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self {
-                    $($kind::$variant => $name),*
-                }
-            }
-        }
-    };
-}
-
 mod access;
 mod reservations;
 mod settings;
@@ -229,7 +211,7 @@ pub enum Verdict {
     Unknown,
 }
 
-names!(Verdict: Good "good", Bad "bad", Unknown "unknown");
+units::names!(Verdict: Good "good", Bad "bad", Unknown "unknown");
 
 /// A watch over what is written over on a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -267,7 +249,7 @@ pub enum AlarmKind {
     Wiped,
 }
 
-names!(AlarmKind: Scrambled "scrambled", Wiped "wiped");
+units::names!(AlarmKind: Scrambled "scrambled", Wiped "wiped");
 
 /// A volume as it stands.
 #[derive(Clone, Debug)]
@@ -417,7 +399,7 @@ pub enum Consistency {
     QuiesceFailed,
 }
 
-names!(
+units::names!(
     Consistency: CrashConsistent "crash-consistent",
     Quiesced "quiesced",
     QuiesceFailed "quiesce-failed"
@@ -673,7 +655,7 @@ pub enum ScrubState {
     Stopped,
 }
 
-names!(ScrubState: Running "running", Done "done", Stopped "stopped");
+units::names!(ScrubState: Running "running", Done "done", Stopped "stopped");
 
 /// The step of an opening after a crash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -66,7 +66,7 @@ pub enum ReservationKind {
     ExclusiveAccessAll,
 }
 
-names!(ReservationKind:
+units::names!(ReservationKind:
     WriteExclusive "write-exclusive",
     ExclusiveAccess "exclusive-access",
     WriteExclusiveRegistrants "write-exclusive-registrants",

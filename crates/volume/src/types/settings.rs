@@ -26,7 +26,7 @@ pub enum Architecture {
     Hybrid,
 }
 
-names!(
+units::names!(
     Architecture: Logging "logging",
     SplitStream "split-stream",
     Redirect "redirect",
@@ -109,7 +109,7 @@ pub enum Encoding {
     Xor,
 }
 
-names!(Encoding: Raw "raw", Delta "delta", Xor "xor");
+units::names!(Encoding: Raw "raw", Delta "delta", Xor "xor");
 
 /// How a volume's history is encoded, and from which age on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

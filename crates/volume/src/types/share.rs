@@ -64,9 +64,9 @@ pub enum PastAccess {
     All,
 }
 
-names!(Metadata: Stable "stable", Server "server");
-names!(Squash: None "none", Root "root", All "all");
-names!(PastAccess: None "none", Root "root", All "all");
+units::names!(Metadata: Stable "stable", Server "server");
+units::names!(Squash: None "none", Root "root", All "all");
+units::names!(PastAccess: None "none", Root "root", All "all");
 
 /// A network that may use a share, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
