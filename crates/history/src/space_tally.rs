@@ -33,40 +33,28 @@ pub struct SpaceCount {
 }
 
 impl SpaceCount {
-    fn parts(self) -> [u64; 8] {
-        let SpaceCount {
-            live_bytes,
-            entries,
-            packed_bytes,
-            packed_entries,
-            shadow_bytes,
-            shared_bytes,
-            shared_entries,
-            dead_bytes,
-        } = self;
+    /// All of them.
+    fn figures(&mut self) -> [&mut u64; 8] {
         [
-            live_bytes,
-            entries,
-            packed_bytes,
-            packed_entries,
-            shadow_bytes,
-            shared_bytes,
-            shared_entries,
-            dead_bytes,
+            &mut self.live_bytes,
+            &mut self.entries,
+            &mut self.packed_bytes,
+            &mut self.packed_entries,
+            &mut self.shadow_bytes,
+            &mut self.shared_bytes,
+            &mut self.shared_entries,
+            &mut self.dead_bytes,
         ]
     }
 
+    fn parts(mut self) -> [u64; 8] {
+        self.figures().map(|figure| *figure)
+    }
+
     fn of(parts: [u64; 8]) -> SpaceCount {
-        SpaceCount {
-            live_bytes: parts[0],
-            entries: parts[1],
-            packed_bytes: parts[2],
-            packed_entries: parts[3],
-            shadow_bytes: parts[4],
-            shared_bytes: parts[5],
-            shared_entries: parts[6],
-            dead_bytes: parts[7],
-        }
+        let mut count = SpaceCount::default();
+        count.figures().into_iter().zip(parts).for_each(|(figure, part)| *figure = part);
+        count
     }
 }
 
