@@ -60,7 +60,7 @@ impl Array {
         candidates.iter().try_for_each(|one| check_free(one, &label))?;
         let count = members_of(&label).len();
         let mut grown = label.clone();
-        let numbered = add_rows(&mut grown, new, &candidates, identities)?;
+        let numbered = add_rows(&mut grown, new, &candidates, identities.random)?;
         let stack = (*stack).clone().followed_by(numbered.clone());
         let text = checked(&stack)?;
         grown.stack.clone_from(&text);

@@ -62,7 +62,7 @@ impl Array {
         let count = members_of(&label).len();
         let mut grown = label.clone();
         let new = Stack::Member(with.path.clone());
-        let side = add_rows(&mut grown, &new, std::slice::from_ref(&with), identities)?;
+        let side = add_rows(&mut grown, &new, std::slice::from_ref(&with), identities.random)?;
         grown.members[count].standing = MemberStanding::Stale;
         let stack = (*shared.stack()).clone().with_side(side).expect("it was looked at");
         grown.stack = checked(&stack)?;

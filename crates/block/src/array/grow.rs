@@ -68,7 +68,7 @@ impl Array {
             for candidate in &candidates {
                 check_free(candidate, &label)?;
             }
-            let numbered = add_rows(&mut grown, new, &candidates, identities)?;
+            let numbered = add_rows(&mut grown, new, &candidates, identities.random)?;
             let new = candidates.into_iter().map(|c| (c.path, c.device));
             devices.splice(old_count..old_count, new);
             new_stack = new_stack.followed_by(numbered.clone());
@@ -265,22 +265,24 @@ pub(super) fn add_rows(
     label: &mut Label,
     stack: &Stack,
     candidates: &[Candidate],
-    identities: Identities<'_>,
+    random: &mut dyn FnMut() -> u128,
 ) -> Result<Stack, ArrayError> {
     let first = members_of(label).len();
     if label.members.len() + candidates.len() > MEMBERS_MAX {
         return Err(refused(format!("at most {MEMBERS_MAX} members and spares"), ""));
     }
     for (i, candidate) in candidates.iter().enumerate() {
-        let length = candidate.device.as_ref().map_or(0, |device| device.len_bytes());
-        let data_bytes = length.saturating_sub(AREA_BYTES);
+        let Some(device) = &candidate.device else {
+            return Err(refused(format!("{} is not there", candidate.path), ""));
+        };
+        let data_bytes = device.len_bytes().saturating_sub(AREA_BYTES);
         if data_bytes < label::REGION_BYTES_MIN {
-            let what = format!("{} is too small for a member, or not there", candidate.path);
-            return Err(refused(what, "at least 2 MiB"));
+            let what = format!("{} is too small for a member", candidate.path);
+            return Err(refused(what, "at least 2 MiB, and room for the pool"));
         }
         check_length(&candidate.path, data_bytes)?;
         let row = Member {
-            id: (identities.random)(),
+            id: random(),
             data_bytes,
             out_generation: 0,
             standing: MemberStanding::In,

@@ -7,17 +7,15 @@ use std::sync::{Arc, OnceLock};
 
 use env::{Rank, RankedMutex, RankedRwLock};
 use format::label::{
-    self, AREA_BYTES, Label, MEMBERS_MAX, Member, MemberStanding, REGION_BYTES_MIN, REGIONS_MAX,
+    self, Label, MEMBERS_MAX, Member, MemberStanding, REGION_BYTES_MIN, REGIONS_MAX,
 };
 
 use super::Array;
 use super::book::Book;
-use super::build::{
-    Making, Materials, Unusable, build, check_room, plain_mirror, top_bytes, unusable,
-};
-use super::candidate::{ArrayError, Candidate, Identities, Spare, noted, refused};
+use super::build::{Making, Materials, Unusable, build, plain_mirror, top_bytes, unusable};
+use super::candidate::{ArrayError, Candidate, Identities, Spare, refused};
 use super::found::{Found, Known, find, stand, take_cut, too_few, why_cut};
-use super::grow::check_length;
+use super::grow::add_rows;
 use super::kept::of_layer;
 use super::marks::Marks;
 use super::member::MemberDevice;
@@ -135,42 +133,21 @@ impl Array {
         materials: &Materials<'_>,
     ) -> Result<(), ArrayError> {
         let Identities { random, now } = identities;
-        let mut members = Vec::new();
-        for candidate in &candidates {
-            let Some(device) = &candidate.device else {
-                return Err(refused(format!("{} is not there", candidate.path), ""));
-            };
-            let data_bytes = device.len_bytes().saturating_sub(AREA_BYTES);
-            if data_bytes < REGION_BYTES_MIN {
-                let what = format!("{} is too small for a member", candidate.path);
-                return Err(refused(what, "at least 2 MiB, and room for the pool"));
-            }
-            check_length(&candidate.path, data_bytes)?;
-            members.push(Member {
-                id: random(),
-                data_bytes,
-                out_generation: 0,
-                standing: MemberStanding::In,
-                path: noted(&candidate.path),
-            });
-        }
-        let mut number = 0;
-        let stack = stack.renamed(&mut |_| {
-            number += 1;
-            (number - 1).to_string()
-        });
-        assert_eq!(number, members.len(), "a device for each member");
-        let bytes = top_bytes(&stack, &members);
-        check_room(&stack, &members)?;
-        let label = Label {
-            array_id: random(),
-            member_id: members[0].id,
+        let mut label = Label {
+            array_id: 0,
+            member_id: 0,
             generation: 0,
             created: now,
-            region_bytes: region_bytes(bytes),
-            stack: stack.to_string(),
-            members,
+            region_bytes: 0,
+            stack: String::new(),
+            members: Vec::new(),
         };
+        let stack = add_rows(&mut label, stack, &candidates, random)?;
+        let bytes = top_bytes(&stack, &label.members);
+        label.array_id = random();
+        label.member_id = label.members[0].id;
+        label.region_bytes = region_bytes(bytes);
+        label.stack = stack.to_string();
         let count = u32::try_from(bytes.div_ceil(label.region_bytes)).expect("few regions");
         let maps = label::Regions::new(label.array_id, count);
         let devices = candidates.into_iter().map(|c| (c.path, c.device)).collect();
