@@ -91,9 +91,10 @@ impl StripeDevice {
     fn place(&self, at: u64) -> (usize, u64, u64) {
         match &self.order {
             Order::InTurn(chunk_bytes) => {
-                let within = at % chunk_bytes;
-                let (device, chunk) = self.place_of_chunk(at / chunk_bytes);
-                (device, chunk * chunk_bytes + within, chunk_bytes - within)
+                let (chunk, within) = (at / chunk_bytes, at % chunk_bytes);
+                let count = self.below.len() as u64;
+                let offset = chunk / count * chunk_bytes + within;
+                ((chunk % count) as usize, offset, chunk_bytes - within)
             }
             Order::Starts(starts) => {
                 let device = starts.partition_point(|&start| start <= at) - 1;
@@ -103,33 +104,20 @@ impl StripeDevice {
         }
     }
 
-    fn place_of_chunk(&self, chunk: u64) -> (usize, u64) {
-        let count = self.below.len() as u64;
-        ((chunk % count) as usize, chunk / count)
-    }
-
-    /// What each device has of a range that is not empty: one piece, or nothing.
+    /// What each device has of a range, if anything: one piece.
     fn shares(&self, offset: u64, length_bytes: u64) -> Vec<(usize, Range<u64>)> {
-        let Order::InTurn(chunk_bytes) = self.order else {
-            let length = usize::try_from(length_bytes).expect("a range of a device fits memory");
-            let share =
-                |part: Part| (part.device, part.offset..part.offset + part.range.len() as u64);
-            return self.parts(offset, length).map(share).collect();
+        // A device's first and last byte in it are in its first and its last round.
+        let round = match self.order {
+            Order::InTurn(chunk_bytes) => chunk_bytes * self.below.len() as u64,
+            Order::Starts(_) => self.len_bytes,
         };
+        let ends = length_bytes.min(round);
+        let of = |start| self.parts(start, usize::try_from(ends).expect("it fits memory"));
         let mut shares: Vec<Option<Range<u64>>> = vec![None; self.below.len()];
-        let end = offset + length_bytes;
-        let first = offset / chunk_bytes;
-        let last = (end - 1) / chunk_bytes;
-        // A device's first and last chunk are among the first and the last round.
-        let round = self.below.len() as u64;
-        let ends = (last + 1).saturating_sub(round).max(first)..=last;
-        for chunk in (first..=last).take(self.below.len()).chain(ends) {
-            let from = offset.max(chunk * chunk_bytes) - chunk * chunk_bytes;
-            let to = end.min((chunk + 1) * chunk_bytes) - chunk * chunk_bytes;
-            let (device, place) = self.place_of_chunk(chunk);
-            let (from, to) = (place * chunk_bytes + from, place * chunk_bytes + to);
-            let share = shares[device].get_or_insert(from..to);
-            *share = share.start.min(from)..share.end.max(to);
+        for part in of(offset).chain(of(offset + length_bytes - ends)) {
+            let end = part.offset + part.range.len() as u64;
+            let share = shares[part.device].get_or_insert(part.offset..end);
+            *share = share.start.min(part.offset)..share.end.max(end);
         }
         shares.into_iter().enumerate().filter_map(|(d, share)| Some((d, share?))).collect()
     }
@@ -157,9 +145,6 @@ impl StripeDevice {
         request: impl Fn(&dyn BlockDevice, u64, u64) -> Result<()>,
     ) -> Result<()> {
         self.check(operation, offset, length_bytes)?;
-        if length_bytes == 0 {
-            return Ok(());
-        }
         for (device, share) in self.shares(offset, length_bytes) {
             request(&*self.below[device], share.start, share.end - share.start)?;
         }
@@ -245,9 +230,6 @@ impl BlockDevice for StripeDevice {
 
     fn flush(&self) -> Result<()> {
         let flush = |number: usize| self.below[number].flush();
-        if self.together.is_in_turn() {
-            return (0..self.below.len()).try_for_each(flush);
-        }
         ask_all(&*self.together, self.below.len(), flush).into_iter().collect()
     }
 
@@ -266,7 +248,7 @@ impl BlockDevice for StripeDevice {
     }
 
     fn copies(&self, offset: u64, length_bytes: u64) -> usize {
-        if self.check(Operation::Read, offset, length_bytes).is_err() || length_bytes == 0 {
+        if self.check(Operation::Read, offset, length_bytes).is_err() {
             return 1;
         }
         let shares = self.shares(offset, length_bytes);
@@ -327,9 +309,8 @@ impl BlockDevice for StripeDevice {
 
     fn disagreements(&self, offset: u64, length_bytes: u64) -> Result<Vec<Range<u64>>> {
         self.check(Operation::Read, offset, length_bytes)?;
-        let shares = if length_bytes == 0 { Vec::new() } else { self.shares(offset, length_bytes) };
         let mut found = Vec::new();
-        for (device, share) in shares {
+        for (device, share) in self.shares(offset, length_bytes) {
             let below = self.below[device].disagreements(share.start, share.end - share.start)?;
             found.extend(below.into_iter().map(|range| self.around(device, &range)));
         }
