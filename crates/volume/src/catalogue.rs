@@ -188,7 +188,7 @@ impl Catalogue {
     /// `Corrupt` when its checksums do not hold.
     pub fn open(media: CatalogueMedia, told: &mut Told<'_>) -> Result<Catalogue> {
         if redb::StorageBackend::len(&media).unwrap_or(0) == 0 {
-            return Err(Error::new(ErrorKind::Corrupt, "the pool has no catalogue"));
+            return Err(Error::corrupt("the pool has no catalogue"));
         }
         copies::settle_copies(&media, told).map_err(failed)?;
         let opened = guarded(|| {
@@ -204,7 +204,7 @@ impl Catalogue {
             Ok(catalogue)
         });
         opened.unwrap_or_else(|| {
-            Err(Error::new(ErrorKind::Corrupt, "the pages of the catalogue contradict each other"))
+            Err(Error::corrupt("the pages of the catalogue contradict each other"))
         })
     }
 
@@ -475,7 +475,7 @@ fn decode<K: Key + 'static, R, F: Form<R>>(
 ) -> Result<R> {
     F::decode(F::Stored::as_bytes(stored).as_ref()).map_err(|source| {
         let text = format!("catalogue: record {key:?} of {} is unreadable", table.name);
-        Error::new(ErrorKind::Corrupt, text).with_source(source)
+        Error::corrupt(text).with_source(source)
     })
 }
 

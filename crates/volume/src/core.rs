@@ -277,7 +277,7 @@ impl Core {
     /// `Refused` when it is gone.
     pub fn host(&self) -> Result<Arc<dyn Host>> {
         let host = self.host.get().and_then(Weak::upgrade);
-        host.ok_or_else(|| Error::new(ErrorKind::Refused, "the pool is closed"))
+        host.ok_or_else(|| Error::refused("the pool is closed"))
     }
 
     /// The volumes that are served.

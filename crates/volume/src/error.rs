@@ -72,5 +72,26 @@ impl Error {
     }
 }
 
+macro_rules! constructors {
+    ($($name:ident: $kind:ident,)*) => {
+        impl Error {
+            $(pub(crate) fn $name(message: impl Into<String>) -> Error {
+                Error::new(ErrorKind::$kind, message)
+            })*
+        }
+    };
+}
+
+constructors! {
+    busy: Busy,
+    corrupt: Corrupt,
+    exists: Exists,
+    full: Full,
+    invalid: Invalid,
+    not_found: NotFound,
+    refused: Refused,
+    unusable: Unusable,
+}
+
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

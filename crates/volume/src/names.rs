@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::OnceLock;
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// Longest name in characters.
 pub const NAME_CHARS_MAX: usize = 128;
@@ -20,7 +20,7 @@ pub fn check_name(what: &str, name: &str) -> Result<()> {
     if fits {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Invalid, format!("{name:?} is not a {what} name")).with_hint(
+    Err(Error::invalid(format!("{name:?} is not a {what} name")).with_hint(
         "1 to 128 letters, digits, dots, dashes and underscores, beginning with a letter or digit",
     ))
 }
@@ -79,11 +79,10 @@ const LABEL_CHARS_MAX: usize = 1024;
 /// `Invalid`.
 pub fn check_label(label: &str) -> Result<()> {
     if label.chars().count() > LABEL_CHARS_MAX {
-        let text = format!("a label has at most {LABEL_CHARS_MAX} characters");
-        return Err(Error::new(ErrorKind::Invalid, text));
+        return Err(Error::invalid(format!("a label has at most {LABEL_CHARS_MAX} characters")));
     }
     if label.chars().any(char::is_control) {
-        return Err(Error::new(ErrorKind::Invalid, "a label is one line of text"));
+        return Err(Error::invalid("a label is one line of text"));
     }
     Ok(())
 }

@@ -427,7 +427,7 @@ impl Writer {
         // A thread that may not wait comes back as one that may: the rest of the unit is read.
         if is_whole(op) && !pace.may_wait_for_turns() {
             pace.lacks(Lack::Turn, &[]);
-            return Err(Error::new(ErrorKind::Busy, "the rest of a copy unit is to be read"));
+            return Err(Error::busy("the rest of a copy unit is to be read"));
         }
         loop {
             let live = self.present();

@@ -38,8 +38,7 @@ impl Retention {
             Compaction::Compacted => "version-compact",
             Compaction::Uncompacted => "version-uncompact",
         };
-        let detail = format!("version {number}");
-        tx.audit(action, &self.name, detail)?;
+        tx.audit(action, &self.name, format!("version {number}"))?;
         drop(tx.commit()?);
         self.compaction_queue().ask(number, record);
         drop(pins);
@@ -112,8 +111,7 @@ impl Retention {
                 Compaction::Compacted => ("compacted", format!("{packed} blocks packed")),
                 Compaction::Uncompacted => ("uncompacted", format!("{packed} blocks left packed")),
             };
-            let detail = format!("version {number}: {detail}, {raw} raw");
-            tx.audit(action, &self.name, detail)?;
+            tx.audit(action, &self.name, format!("version {number}: {detail}, {raw} raw"))?;
             done.push((number, record));
         }
         drop(tx.commit()?);

@@ -109,8 +109,7 @@ fn end_search(parts: &Parts, search: Search) -> Result<()> {
     }
     let volumes = parts.registry.all();
     let name = volumes.iter().find(|v| v.id == family).map_or("", |v| v.name());
-    let detail = format!("{} blocks for {} versions", found.blocks, found.names);
-    tx.audit("deduplicate", name, detail)?;
+    tx.audit("deduplicate", name, format!("{} blocks for {} versions", found.blocks, found.names))?;
     drop(tx.commit()?);
     found.segments.iter().for_each(|segment| parts.core.store.add_segment(Arc::clone(segment)));
     parts.dedup.lock().found(found.segments, found.moves);

@@ -13,7 +13,7 @@ use crate::jobs::encoding::progress::EncodingState;
 use crate::jobs::packer::{PackRule, Packed, Packer};
 use crate::retention::Retention;
 use crate::types::{Encoding, EncodingChange, EncodingInfo, EncodingSetting};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// How long ago a version was written over before it is encoded, if nothing else is said.
 const AGE_NS: u64 = 600_000_000_000;
@@ -38,7 +38,7 @@ pub fn setting(
     match encoding {
         None | Some(Encoding::Raw) if change.after_ns.is_some() => {
             let text = "raw history is not encoded, so not after any time";
-            Err(Error::new(ErrorKind::Invalid, text).with_hint("choose xor or delta"))
+            Err(Error::invalid(text).with_hint("choose xor or delta"))
         }
         None | Some(Encoding::Raw) => Ok(None),
         Some(encoding) => {

@@ -540,8 +540,7 @@ impl MergeJob {
             return Ok(());
         }
         let Packed { versions, bytes, .. } = packed;
-        let detail = format!("{versions} versions in {bytes} bytes");
-        tx.audit("encode", &self.volume.name, detail)
+        tx.audit("encode", &self.volume.name, format!("{versions} versions in {bytes} bytes"))
     }
 
     /// By how much the entries of each segment change. Slabs that nothing is in are among them, so

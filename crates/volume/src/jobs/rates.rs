@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use crate::jobs::meter::STEP_BYTES_MIN;
 use crate::pool::Engine;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// The least that a limit may be, in bytes a second.
 pub const RATE_BYTES_MIN: u64 = STEP_BYTES_MIN;
@@ -52,8 +52,7 @@ impl Engine {
         for (what, limit) in asked {
             let Some(limit) = limit else { continue };
             if limit.is_some_and(|limit| limit.get() < RATE_BYTES_MIN) {
-                let text = format!("the limit of a {what} is too little");
-                return Err(Error::new(ErrorKind::Invalid, text)
+                return Err(Error::invalid(format!("the limit of a {what} is too little"))
                     .with_hint("give at least 64KiB (a second), or none for no limit"));
             }
             told.push(match limit {

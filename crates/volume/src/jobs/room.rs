@@ -111,11 +111,8 @@ impl Engine {
             }
             work.give_up();
         }
-        Err(Error::new(
-            ErrorKind::Full,
-            "the pool is full and no unpinned history is left to give up",
-        )
-        .with_hint("delete versions, pinned marks, clones or volumes, or trim"))
+        Err(Error::full("the pool is full and no unpinned history is left to give up")
+            .with_hint("delete versions, pinned marks, clones or volumes, or trim"))
     }
 
     /// The right to do background work; none when `goes_on` says no before it is had.
@@ -136,5 +133,5 @@ impl Engine {
 }
 
 fn given_up() -> Error {
-    Error::new(ErrorKind::Full, "nobody waits for the room any more")
+    Error::full("nobody waits for the room any more")
 }

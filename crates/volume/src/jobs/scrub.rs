@@ -21,7 +21,7 @@ use crate::jobs::scrub_plan::progress::Scrubs;
 use crate::names::VolumeName;
 use crate::read::snapshot::Opening;
 use crate::types::{SettlePhase, Settling, Wait};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// Regions of which it is asked together whether parity agrees, at most, and how often that is told
 /// at least, if there are as many.
@@ -293,7 +293,7 @@ impl Scrubs {
             state.percent = done * 100 / all.max(1);
             told(state);
         });
-        self.core.media.scrub().map_err(|e| Error::new(ErrorKind::Corrupt, e.to_string()))?;
+        self.core.media.scrub().map_err(|e| Error::corrupt(e.to_string()))?;
         let looked_ns = clock.monotonic_ns();
         state.copies_ns = looked_ns.saturating_sub(began_ns);
         state.phase = SettlePhase::Parity;

@@ -48,7 +48,7 @@ impl Scrubs {
         self.check_open()?;
         let mut run = self.run.lock();
         if self.is_scrubbing() {
-            return Err(Error::new(ErrorKind::Busy, "a scrub is running")
+            return Err(Error::busy("a scrub is running")
                 .with_hint("wait for it, or stop it (hindsight pool scrub --stop)"));
         }
         self.begin_scrub(&mut run)?;
@@ -63,7 +63,7 @@ impl Scrubs {
         self.check_open()?;
         let mut run = self.run.lock();
         if !self.is_scrubbing() {
-            return Err(Error::new(ErrorKind::NotFound, "no scrub is running"));
+            return Err(Error::not_found("no scrub is running"));
         }
         self.resume_scrub(&mut run);
         self.end_scrub(&mut run, true)?;
@@ -109,8 +109,7 @@ impl Scrubs {
     pub fn set_every(&self, every_ns: Option<u64>) -> Result<()> {
         self.check_open()?;
         if every_ns.is_some_and(|every| every < EVERY_NS_MIN) {
-            let text = "scrubs follow each other at least an hour apart";
-            return Err(Error::new(ErrorKind::Invalid, text));
+            return Err(Error::invalid("scrubs follow each other at least an hour apart"));
         }
         let core = &self.core;
         let set_ns = core.machine.clock.wall().as_nanos();

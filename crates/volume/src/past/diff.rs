@@ -16,7 +16,7 @@ use crate::read::snapshot::Opening;
 use crate::types::{DiffPage, Range, Wait};
 use crate::volume::Volume;
 use crate::volume::stream::Stream;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// Entries that may be looked through to count what a revert changes; beyond, the bound is
 /// reported.
@@ -151,7 +151,7 @@ impl Volume {
         let b = other.open_at(views.1.resolved().seq)?;
         if a.timeline.root().id != b.timeline.root().id {
             let text = format!("{} and {} have no past in common", self.name, other.name);
-            return Err(Error::new(ErrorKind::Invalid, text).with_hint(
+            return Err(Error::invalid(text).with_hint(
                 "a diff is of moments of one volume, of a clone and its origin, or of clones of \
                  one origin, and not of full clones; others can be compared byte by byte once \
                  they are exported",

@@ -19,7 +19,7 @@ use crate::retention::stand_still::Still;
 use crate::types::{Resolved, RevertReport, Stamp};
 use crate::volume::Volume;
 use crate::volume::creation::Origin;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// Which moment of each volume of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl Groups {
                     let names: Vec<&str> = volumes.iter().map(|volume| volume.name()).collect();
                     let text =
                         format!("a moment of each volume is asked for: {}", names.join(", "));
-                    return Err(Error::new(ErrorKind::Invalid, text));
+                    return Err(Error::invalid(text));
                 }
                 own
             }
@@ -126,11 +126,11 @@ impl Groups {
                 };
                 Ok(volumes.iter().map(|volume| Moment::At(time(volume))).collect())
             }
-            Moment::Seq(_) => {
-                let text = format!("a seq is of one volume, and {} is a group", group.name);
-                Err(Error::new(ErrorKind::Invalid, text)
-                    .with_hint("a time, v:N, a mark of each volume, or VOLUME=seq:N,..."))
-            }
+            Moment::Seq(_) => Err(Error::invalid(format!(
+                "a seq is of one volume, and {} is a group",
+                group.name
+            ))
+            .with_hint("a time, v:N, a mark of each volume, or VOLUME=seq:N,...")),
             Moment::Version(number) => {
                 let key = (group.id, *number);
                 let capture = self.core.catalogue.get(tables::GROUP_VERSIONS, key)?;
@@ -142,7 +142,7 @@ impl Groups {
                             "group {} has no version {number} of {}",
                             group.name, volume.name
                         );
-                        Error::new(ErrorKind::NotFound, text)
+                        Error::not_found(text)
                     })
                 };
                 volumes.iter().map(own).collect()

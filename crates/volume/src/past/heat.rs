@@ -11,7 +11,7 @@ use units::{BLOCK_BYTES, Moment};
 use super::diff::compare;
 use crate::types::Heat;
 use crate::volume::Volume;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 impl Volume {
     /// Blocks that differ between two moments, counted in so many parts of equal size at most.
@@ -20,7 +20,7 @@ impl Volume {
     /// `Invalid` for no parts; those of resolving; `Corrupt` or `Io`.
     pub fn heat(self: &Arc<Self>, from: &Moment, to: &Moment, cells: u64) -> Result<Heat> {
         if cells == 0 {
-            return Err(Error::new(ErrorKind::Invalid, "a map has one part at least"));
+            return Err(Error::invalid("a map has one part at least"));
         }
         let views = (self.view(from)?, self.view(to)?);
         let between = (views.0.resolved(), views.1.resolved());

@@ -8,7 +8,7 @@ use crate::catalogue::tables;
 use crate::past::revert::{KEPT, REVERT};
 use crate::retention::moments::Moments;
 use crate::types::{Bucket, Event, HistoryPage, Stamp};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// Both ends of a query.
 pub(super) struct Range {
@@ -31,7 +31,7 @@ impl Moments {
     ) -> Result<HistoryPage> {
         self.check_open()?;
         if step_ns == 0 || limit == 0 {
-            return Err(Error::new(ErrorKind::Invalid, "step and limit are more than nothing"));
+            return Err(Error::invalid("step and limit are more than nothing"));
         }
         self.destage_all()?;
         let Range { from, to } = self.range(since, until)?;
@@ -75,7 +75,7 @@ impl Moments {
             _ => until.is_some() && from.seq > to.seq,
         };
         if is_backwards {
-            return Err(Error::new(ErrorKind::Invalid, "since is later than until")
+            return Err(Error::invalid("since is later than until")
                 .with_hint("since is where it begins, until where it ends"));
         }
         Ok(Range { from, to })

@@ -58,17 +58,16 @@ impl Volumes {
         self.check_open()?;
         if !import.file.starts_with('/') {
             let text = format!("{} is not a whole path", import.file);
-            return Err(Error::new(ErrorKind::Invalid, text).with_hint("begin it with /"));
+            return Err(Error::invalid(text).with_hint("begin it with /"));
         }
         let file = self.core.files.open(&import.file).map_err(|e| unopened(&import.file, e))?;
         let source = identify(&import.file, &*file).map_err(|e| unopened(&import.file, e))?;
         if source.length_bytes == 0 {
-            let text = format!("{} is empty", import.file);
-            return Err(Error::new(ErrorKind::Invalid, text));
+            return Err(Error::invalid(format!("{} is empty", import.file)));
         }
         if let Some(form) = container(&*file, source.length_bytes).filter(|_| !import.as_raw) {
             let text = format!("{} is a {form} image: its bytes are not the disk's", import.file);
-            return Err(Error::new(ErrorKind::Invalid, text).with_hint(
+            return Err(Error::invalid(text).with_hint(
                 "import it by copying (without --lazy), or convert it: qemu-img convert -O raw; \
                  should these be the disk's bytes all the same, say --format raw",
             ));
@@ -114,8 +113,7 @@ fn unopened(path: &str, error: std::io::Error) -> Error {
         | std::io::ErrorKind::Unsupported => ErrorKind::Invalid,
         _ => ErrorKind::Io,
     };
-    let text = format!("{path} cannot be imported: {error}");
-    Error::new(kind, text).with_source(error)
+    Error::new(kind, format!("{path} cannot be imported: {error}")).with_source(error)
 }
 
 fn identify(path: &str, file: &dyn ReadOnlyFile) -> std::io::Result<SourceRecord> {

@@ -45,10 +45,9 @@ impl Stream {
                 Ok(exact(self.stamp(pinned.seq)?))
             }
             Moment::Mark(name) => {
-                let mark = pins.mark(name).ok_or_else(|| {
-                    let text = format!("{} has no mark {name}", self.name);
-                    Error::new(ErrorKind::NotFound, text)
-                })?;
+                let mark = pins
+                    .mark(name)
+                    .ok_or_else(|| Error::not_found(format!("{} has no mark {name}", self.name)))?;
                 if mark.pinned {
                     return Ok(exact(self.stamp(Seq(mark.seq))?));
                 }
@@ -287,8 +286,7 @@ impl Stream {
         let (timeline, size_bytes) = (record.timeline_at(seq), record.size_at(seq));
         drop(record);
         let timeline = self.core.timeline(timeline).ok_or_else(|| {
-            let text = format!("timeline {timeline} of {} is not there", self.name);
-            Error::new(ErrorKind::Corrupt, text)
+            Error::corrupt(format!("timeline {timeline} of {} is not there", self.name))
         });
         // It goes with the volume.
         let timeline = self.unless_gone(timeline)?;

@@ -15,7 +15,7 @@ use crate::core::Core;
 use crate::retention::pins::Pins;
 use crate::types::{Granularity, Resolved, RevertReport, Stamp};
 use crate::volume::Volume;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// The kinds of events: a revert, and the present made the present, which keeps its moment.
 pub(crate) const REVERT: &str = "revert";
@@ -141,9 +141,10 @@ impl Volume {
         let record = tx.change(&self.record);
         record.assert_before(seq);
         let parent = record.timeline_at(target.seq);
-        let parent_map = self.core.timeline(parent).ok_or_else(|| {
-            Error::new(ErrorKind::Corrupt, format!("timeline {parent} is not there"))
-        })?;
+        let parent_map = self
+            .core
+            .timeline(parent)
+            .ok_or_else(|| Error::corrupt(format!("timeline {parent} is not there")))?;
         let size_bytes = record.size_at(target.seq);
         let timeline =
             TimelineRecord { id, log: self.id, parent: Some((parent, target.seq.0)), source: None };

@@ -13,7 +13,7 @@ use units::{Moment, WallTime};
 use super::history::Range;
 use crate::retention::moments::Moments;
 use crate::types::TimelineColumns;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 impl Moments {
     /// The writes between two moments (the window's start and the present, if not given) in so many
@@ -29,7 +29,7 @@ impl Moments {
     ) -> Result<TimelineColumns> {
         self.check_open()?;
         if columns == 0 {
-            return Err(Error::new(ErrorKind::Invalid, "a timeline has one column at least"));
+            return Err(Error::invalid("a timeline has one column at least"));
         }
         let Range { from, to } = self.range(since, until)?;
         let events = self.events_between(from, until, to)?;

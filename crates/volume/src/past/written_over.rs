@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use super::diff::{Apart, crc_of, is_stored, same_place, since_parting, suspects, touched};
 use crate::read::view::View;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 use history::{BLOCKS_PER_PAGE, Slot};
 
 /// Map entries between the two moments, above which nothing is told.
@@ -40,7 +40,7 @@ impl View {
     ) -> Result<Option<WrittenOver>> {
         if self.volume().id() != later.volume().id() {
             let text = "what was written over is told of two moments of one volume";
-            return Err(Error::new(ErrorKind::Invalid, text));
+            return Err(Error::invalid(text));
         }
         let (a, b) = (self.opening(), later.opening());
         if a.timeline.id != b.timeline.id {
@@ -49,7 +49,7 @@ impl View {
         let apart = Apart::of(a, b);
         if apart.entries > ENTRIES_MAX {
             let text = "too much was written to tell what of it was written over data";
-            return Err(Error::new(ErrorKind::Invalid, text));
+            return Err(Error::invalid(text));
         }
         let _epoch = a.store.enter();
         let end = a.size_bytes.min(b.size_bytes) / BLOCK_BYTES;

@@ -29,7 +29,7 @@ use crate::placement::current_store::CurrentStore;
 use crate::read::snapshot::Opening;
 use crate::retention::moments::Moments;
 use crate::types::{Architecture, ConversionInfo, Wait};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// Slabs that one pass takes out of a base at least, room allowing.
 const PASS_SLABS_MIN: usize = 64;
@@ -386,7 +386,7 @@ impl Moments {
         );
         let hint =
             "delete versions, marks or volumes, add space, or take redirect or checkpointing";
-        Err(Error::new(ErrorKind::Full, text).with_hint(hint))
+        Err(Error::full(text).with_hint(hint))
     }
 
     /// How far a conversion is.

@@ -143,13 +143,13 @@ impl Placement {
                     continue;
                 }
                 if !may_wait {
-                    return Err(Error::new(ErrorKind::Busy, "a slab is to be made ready first"));
+                    return Err(Error::busy("a slab is to be made ready first"));
                 }
                 self.grow(current, slab, SLABS_AT_ONCE)?;
             }
         }
         let pen = current.take_pen(ranges());
-        let closed = || Error::new(ErrorKind::Refused, "the pool is closed");
+        let closed = || Error::refused("the pool is closed");
         pen.map(Some).ok_or_else(closed)
     }
 
@@ -381,8 +381,7 @@ impl Placement {
             let part = &slots[index..index + count];
             if part[0].is_outside() {
                 // Since it was asked: after a revert.
-                let text = "a block that is outside has no place";
-                return Err(Error::new(ErrorKind::Io, text));
+                return Err(Error::new(ErrorKind::Io, "a block that is outside has no place"));
             }
             if !part[0].is_hole() {
                 let mut bytes = vec![0; count * BLOCK];

@@ -8,7 +8,7 @@ use env::{Rank, RankedMutex};
 
 use crate::core::Core;
 use crate::types::Settling;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// The members of a pool.
 pub struct Members {
@@ -67,8 +67,8 @@ impl Members {
 /// An array's error as this crate's.
 pub fn of_array(error: ArrayError) -> Error {
     match error {
-        ArrayError::Refused { what, hint } => Error::new(ErrorKind::Invalid, what).with_hint(hint),
-        error @ ArrayError::NotClosed => Error::new(ErrorKind::Invalid, error.to_string()),
+        ArrayError::Refused { what, hint } => Error::invalid(what).with_hint(hint),
+        error @ ArrayError::NotClosed => Error::invalid(error.to_string()),
         ArrayError::Device(error) => error.into(),
     }
 }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::catalogue::{Catalogue, CatalogueMedia, write_superblock, write_superblock_twice};
 use crate::pool::handle::Pool;
-use crate::{Error, ErrorKind, Machine, PoolFormat, Result};
+use crate::{Error, Machine, PoolFormat, Result};
 
 /// Zones of the smallest pool.
 const ZONES_MIN: u64 = 48;
@@ -62,7 +62,7 @@ pub fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
     }
     let Some(superblock) = best else {
         let text = format!("{} holds no pool: {}", device.describe(), found.join("; "));
-        return Err(Error::new(ErrorKind::Unusable, text));
+        return Err(Error::unusable(text));
     };
     if superblock.device_bytes > device.len_bytes() {
         let text = format!(
@@ -71,7 +71,7 @@ pub fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
             device.len_bytes(),
             superblock.device_bytes
         );
-        return Err(Error::new(ErrorKind::Unusable, text));
+        return Err(Error::unusable(text));
     }
     Ok(superblock)
 }
@@ -85,8 +85,7 @@ impl Pool {
     pub fn grow(device: &Arc<dyn BlockDevice>) -> Result<(u64, u64)> {
         let mut superblock = read_superblock(&**device)?;
         if superblock.is_read_only_here() {
-            let text = "the pool has features that this program does not know";
-            return Err(Error::new(ErrorKind::Unusable, text));
+            return Err(Error::unusable("the pool has features that this program does not know"));
         }
         let before = superblock.device_bytes;
         let count = zones_within(device.len_bytes(), superblock.zone_bytes);
@@ -110,22 +109,19 @@ impl Pool {
         let zone_bytes = format.zone_bytes;
         if !zone_bytes.is_power_of_two() || !((256 << 10)..=(32 << 20)).contains(&zone_bytes) {
             let text = format!("a zone cannot have {zone_bytes} bytes");
-            return Err(Error::new(ErrorKind::Invalid, text)
-                .with_hint("a power of two from 256 KiB to 32 MiB"));
+            return Err(Error::invalid(text).with_hint("a power of two from 256 KiB to 32 MiB"));
         }
         let count = device.len_bytes() / zone_bytes;
         if count < ZONES_MIN {
             let text = format!("{} is too small for a pool", device.describe());
             let least = format!("at least {} bytes", ZONES_MIN * zone_bytes);
-            return Err(Error::new(ErrorKind::Invalid, text).with_hint(least));
+            return Err(Error::invalid(text).with_hint(least));
         }
         if read_superblock(&**device).is_ok() {
-            let text = format!("{} holds a pool already", device.describe());
-            return Err(Error::new(ErrorKind::Exists, text));
+            return Err(Error::exists(format!("{} holds a pool already", device.describe())));
         }
-        let count = u32::try_from(count).map_err(|_| {
-            Error::new(ErrorKind::Invalid, "the device has too many zones; use larger ones")
-        })?;
+        let count = u32::try_from(count)
+            .map_err(|_| Error::invalid("the device has too many zones; use larger ones"))?;
         let mut zones = Zones::new(count, 0);
         zones.occupy(0);
         let halves = [machine.entropy.next_u64(), machine.entropy.next_u64()];

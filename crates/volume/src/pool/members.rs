@@ -16,7 +16,7 @@ use crate::pool::handle::Pool;
 use crate::pool::layout::{reserve_of, zones_within};
 use crate::pool::recovery::{Map, open_pool};
 use crate::types::{SettlePhase, Settling};
-use crate::{Error, ErrorKind, Machine, PoolOptions, Result};
+use crate::{Error, Machine, PoolOptions, Result};
 
 impl Pool {
     /// Opens a pool on members that can be put together; `told` as in [`Pool::open_array_told`].
@@ -244,7 +244,7 @@ impl Engine {
     pub fn member_at(&self, path: &str) -> Result<usize> {
         let found = self.members.array().and_then(|array| array.member_at(path));
         found.ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, format!("the pool has no member {path}"))
+            Error::not_found(format!("the pool has no member {path}"))
                 .with_hint("`hindsight pool status` names them")
         })
     }
@@ -332,5 +332,5 @@ fn of_catalogue(told: &mut dyn FnMut(&Settling)) -> impl FnMut(u64, u64) {
 }
 
 fn not_on_members() -> Error {
-    Error::new(ErrorKind::Invalid, "the pool is on one file or device without a label")
+    Error::invalid("the pool is on one file or device without a label")
 }

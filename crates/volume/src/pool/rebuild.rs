@@ -242,8 +242,7 @@ impl Engine {
         for volume in self.registry.all() {
             tx.change(&volume.record).common = common.get(&volume.id).copied().unwrap_or(0);
         }
-        let detail = format!("{} runs", runs.len());
-        tx.audit("pool-rebuild", "", detail)?;
+        tx.audit("pool-rebuild", "", format!("{} runs", runs.len()))?;
         drop(tx.commit()?);
         Ok(damaged_bytes)
     }

@@ -39,10 +39,6 @@ use crate::write::Writer;
 use crate::{Error, ErrorKind, Machine, PoolOptions, Result};
 use format::time::TimeEntry;
 
-fn corrupt(text: String) -> Error {
-    Error::new(ErrorKind::Corrupt, text)
-}
-
 /// Whether the runs that the catalogue names are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Map {
@@ -144,7 +140,7 @@ fn superblock_of(device: &dyn BlockDevice) -> Result<Superblock> {
     let superblock = read_superblock(device)?;
     if superblock.is_read_only_here() {
         let text = format!("{} has features that this program cannot write", device.describe());
-        return Err(Error::new(ErrorKind::Unusable, text));
+        return Err(Error::unusable(text));
     }
     Ok(superblock)
 }
@@ -182,11 +178,11 @@ fn parts(
 /// The zones of a pool, with those taken that something is in.
 fn zones_of(superblock: &Superblock, contents: &Contents) -> Result<Zones> {
     let total = u32::try_from(superblock.device_bytes / superblock.zone_bytes)
-        .map_err(|_| corrupt("the superblock names too many zones".to_owned()))?;
+        .map_err(|_| Error::corrupt("the superblock names too many zones"))?;
     let mut zones = Zones::new(total, reserve_of(total, superblock.zone_bytes));
     for zone in occupied(superblock, contents) {
         if !zones.occupy(zone) {
-            return Err(corrupt(format!("zone {zone} is used twice, or beyond the device")));
+            return Err(Error::corrupt(format!("zone {zone} is used twice, or beyond the device")));
         }
     }
     Ok(zones)
@@ -223,7 +219,7 @@ fn fill(pool: &Engine, mut contents: Contents, map: Map) -> Result<()> {
         let pages_per_zone = core.store.zone_bytes / 4096;
         let fits = |e: &PageExtent| u64::from(e.first) + u64::from(e.count) <= pages_per_zone;
         if extents.list.is_empty() || !extents.list.iter().all(fits) {
-            return Err(corrupt(format!("run {} has impossible extents", run.id)));
+            return Err(Error::corrupt(format!("run {} has impossible extents", run.id)));
         }
         core.store.adopt_extents(&extents);
     }
@@ -262,7 +258,7 @@ fn add_timelines(core: &Core, contents: &Contents) -> Result<()> {
             None => None,
             Some((parent, seq)) => {
                 let (_, timeline) = timelines.get(&parent).ok_or_else(|| {
-                    corrupt(format!("timeline {} has no parent {parent}", record.id))
+                    Error::corrupt(format!("timeline {} has no parent {parent}", record.id))
                 })?;
                 Some(Branch { timeline: Arc::clone(timeline), seq: Seq(seq) })
             }
@@ -311,7 +307,7 @@ fn add_segments(core: &Core, contents: &Contents) -> Result<BTreeMap<u64, Vec<Se
         store.add_segment(Arc::new(segment));
         if !record.sealed {
             let header = header_of(store, contents, (record.zone, number), Some(record.nonce))?
-                .ok_or_else(|| corrupt(format!("segment {number} has lost its header")))?;
+                .ok_or_else(|| Error::corrupt(format!("segment {number} has lost its header")))?;
             tails.entry(record.log).or_default().push(header);
         }
     }
@@ -420,7 +416,7 @@ fn add_volume(
     }
     for (timeline, entries) in &recovered.entries {
         let map = core.timeline(*timeline).ok_or_else(|| {
-            corrupt(format!("log {}: a batch of unknown timeline {timeline}", record.id))
+            Error::corrupt(format!("log {}: a batch of unknown timeline {timeline}", record.id))
         })?;
         map.insert(entries);
     }
@@ -483,7 +479,7 @@ fn base_of(core: &Core, record: &VolumeRecord, slabs: &[(u64, u64, u64)]) -> Res
     for &(_, slab, number) in slabs.iter().filter(|slab| slab.0 == record.id) {
         let segment = core.store.segment(number).filter(|s| s.slab == Some(slab));
         let segment = segment.ok_or_else(|| {
-            corrupt(format!("slab {slab} of {} is not segment {number}", record.name))
+            Error::corrupt(format!("slab {slab} of {} is not segment {number}", record.name))
         })?;
         base.add(segment);
     }
@@ -524,9 +520,9 @@ impl Volume {
         times: TimeIndex,
         places: Places,
     ) -> Result<Volume> {
-        let timeline = core
-            .timeline(record.timeline_now())
-            .ok_or_else(|| corrupt(format!("volume {} has lost its timeline", record.name)))?;
+        let timeline = core.timeline(record.timeline_now()).ok_or_else(|| {
+            Error::corrupt(format!("volume {} has lost its timeline", record.name))
+        })?;
         let size_bytes = record.size_at(Seq(u64::MAX));
         let mut log = Log::new(record.id, Arc::clone(&core.store), recovered.start);
         log.set_journal(record.architecture.destages());

@@ -22,7 +22,7 @@ use crate::pool::volumes::Volumes;
 use crate::retention::groups::Groups;
 use crate::types::{Access, AccessChange};
 use crate::volume::Volume;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// Units of a target at once.
 const UNITS_MAX: usize = 256;
@@ -91,16 +91,12 @@ pub struct TargetChange {
 }
 
 fn invalid(text: impl Into<String>, hint: &str) -> Error {
-    Error::new(ErrorKind::Invalid, text.into()).with_hint(hint)
+    Error::invalid(text).with_hint(hint)
 }
 
 fn no_target(name: &str) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no made target {name}"))
+    Error::not_found(format!("there is no made target {name}"))
         .with_hint("`hindsight target list` names them")
-}
-
-fn corrupt(text: String) -> Error {
-    Error::new(ErrorKind::Corrupt, text)
 }
 
 /// The records of the catalogue by name.
@@ -109,7 +105,10 @@ fn named(records: Vec<TargetRecord>) -> Result<BTreeMap<String, TargetRecord>> {
     for record in records {
         record.check()?;
         if let Some(other) = all.insert(record.name.clone(), record) {
-            return Err(corrupt(format!("two targets have the name of target {}", other.id)));
+            return Err(Error::corrupt(format!(
+                "two targets have the name of target {}",
+                other.id
+            )));
         }
     }
     Ok(all)
@@ -153,15 +152,14 @@ impl TargetRecord {
             && once.last().is_none_or(|&last| last <= NUMBER_MAX);
         match is_sound {
             true => Ok(()),
-            false => Err(corrupt(format!("the units of target {} are wrong", self.id))),
+            false => Err(Error::corrupt(format!("the units of target {} are wrong", self.id))),
         }
     }
 
     /// Takes a unit out, for good.
     fn remove(&mut self, number: u16) -> Result<()> {
         let Some(at) = self.units.iter().position(|unit| unit.number == number) else {
-            let text = format!("{} has no unit {number}", self.name);
-            return Err(Error::new(ErrorKind::NotFound, text));
+            return Err(Error::not_found(format!("{} has no unit {number}", self.name)));
         };
         self.units.remove(at);
         self.retired.push(number);
@@ -386,7 +384,7 @@ impl Groups {
             volume.refuse_share("iSCSI does not serve it", "take the others by --lun")?;
             let seq = moments.as_ref().map(|moments| {
                 let own = moments.iter().find(|(name, _)| name == volume.name());
-                let gone = || Error::new(ErrorKind::Busy, format!("group {group} was changed"));
+                let gone = || Error::busy(format!("group {group} was changed"));
                 own.map(|(_, resolved)| resolved.seq.0).ok_or_else(gone)
             });
             Ok(UnitRecord { number, volume: volume.id, seq: seq.transpose()? })
@@ -397,7 +395,8 @@ impl Groups {
 
 #[cfg(test)]
 mod tests {
-    use super::{ErrorKind, NUMBER_MAX, TargetRecord, UNITS_MAX, UnitRecord, named};
+    use super::{NUMBER_MAX, TargetRecord, UNITS_MAX, UnitRecord, named};
+    use crate::ErrorKind;
     use crate::types::Access;
 
     fn record(id: u64, units: &[u16], retired: &[u16]) -> TargetRecord {

@@ -16,7 +16,7 @@ use crate::catalogue::tables;
 use crate::names::check_name;
 use crate::pool::token_book::{Token, TokenSpec, Tokens};
 use crate::pool::volumes::Volumes;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// Tokens of a pool.
 pub const TOKENS_MAX: usize = 10_000;
@@ -24,7 +24,7 @@ pub const TOKENS_MAX: usize = 10_000;
 pub const TOKEN_PATTERNS_MAX: usize = 64;
 
 fn no_token(name: &str) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no token {name}"))
+    Error::not_found(format!("there is no token {name}"))
         .with_hint("`hindsight token list` names them")
 }
 
@@ -69,7 +69,7 @@ impl Volumes {
     pub fn create_token(&self, spec: TokenSpec) -> Result<Arc<Token>> {
         self.check_open()?;
         check_name("token", &spec.name)?;
-        let invalid = |text: String| Err(Error::new(ErrorKind::Invalid, text));
+        let invalid = |text: String| Err(Error::invalid(text));
         if spec.volumes.len() > TOKEN_PATTERNS_MAX {
             return invalid(format!("a token has at most {TOKEN_PATTERNS_MAX} patterns"));
         }
@@ -87,8 +87,7 @@ impl Volumes {
         };
         if taken {
             let text = format!("there is a token {} already", spec.name);
-            return Err(Error::new(ErrorKind::Exists, text)
-                .with_hint("revoke it first, or take another name"));
+            return Err(Error::exists(text).with_hint("revoke it first, or take another name"));
         }
         let (used_day, is_revoked) = (AtomicU64::new(0), AtomicBool::new(false));
         let token = Token { spec, created, made_by: caller(), used_day, is_revoked };

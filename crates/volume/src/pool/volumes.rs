@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::pool::registry::Registry;
 use crate::pool::token_book::Tokens;
 use crate::volume::Volume;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// The volumes of a pool.
 pub struct Volumes {
@@ -29,7 +29,7 @@ pub struct Volumes {
 /// The error of a name that no volume has.
 #[must_use]
 pub fn no_volume(name: &str) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no volume {name}"))
+    Error::not_found(format!("there is no volume {name}"))
         .with_hint("`hindsight volume list` names them")
 }
 
@@ -50,7 +50,7 @@ impl Volumes {
             None if self.targets.lock().contains_key(name) => "an iSCSI target",
             None => return Ok(()),
         };
-        Err(Error::new(ErrorKind::Exists, format!("there is {what} {name} already")))
+        Err(Error::exists(format!("there is {what} {name} already")))
     }
 
     /// The volume with this name.
@@ -84,7 +84,7 @@ impl Volumes {
 
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.core.is_closed() {
-            return Err(Error::new(ErrorKind::Refused, "the pool is closed"));
+            return Err(Error::refused("the pool is closed"));
         }
         Ok(())
     }

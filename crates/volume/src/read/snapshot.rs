@@ -534,7 +534,7 @@ impl Opening {
                  found",
                 self.volume, slot.seq, slot.location, slot.crc
             );
-            return Err(Error::new(ErrorKind::Corrupt, text).with_hint(WHERE_IT_WAS_GOOD));
+            return Err(Error::corrupt(text).with_hint(WHERE_IT_WAS_GOOD));
         }
         Ok(true)
     }

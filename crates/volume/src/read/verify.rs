@@ -13,7 +13,7 @@ use crate::placement::current_store::CurrentStore;
 use crate::pool::Engine;
 use crate::types::Wait;
 use crate::volume::Volume;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// A trusted place that has something else than the map says.
 pub(crate) struct WrongPlace<'c> {
@@ -191,5 +191,5 @@ impl Volume {
 }
 
 fn broken(text: String) -> Error {
-    Error::new(ErrorKind::Corrupt, text)
+    Error::corrupt(text)
 }

@@ -18,13 +18,13 @@ use crate::retention::open_files::Quiet;
 use crate::retention::schedule::{Schedule, ScheduleInfo, ScheduleSpec};
 use crate::retention::schedules::PRUNED_MAX;
 use crate::types::Consistency;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// Rows of captures that are read at a time when a pool is opened.
 const LOADED_MAX: usize = 4096;
 
 fn no_schedule(name: &str) -> Error {
-    Error::new(ErrorKind::NotFound, format!("group {name} has no schedule"))
+    Error::not_found(format!("group {name} has no schedule"))
         .with_hint("`hindsight group schedule set` makes one")
 }
 
@@ -256,8 +256,7 @@ impl Groups {
         let group = self.group_record(name)?.id;
         let id = self.with_schedule(group, |s| s.record.id).ok_or_else(|| no_schedule(name))?;
         tx.remove(tables::GROUP_SCHEDULES, group)?;
-        let detail = format!("group {name}: schedule {id}; its versions stay");
-        tx.audit("schedule-remove", "", detail)?;
+        tx.audit("schedule-remove", "", format!("group {name}: schedule {id}; its versions stay"))?;
         let _books = tx.commit()?;
         self.schedules.lock().remove(&group);
         Ok(())

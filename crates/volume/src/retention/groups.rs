@@ -95,13 +95,13 @@ pub struct GroupVersion {
 /// The error of a name that no group has.
 #[must_use]
 pub fn no_group(name: &str) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no group {name}"))
+    Error::not_found(format!("there is no group {name}"))
         .with_hint("`hindsight group list` names them")
 }
 
 /// The error of a group that is not any more as it was.
 pub fn changed_meanwhile(group: &str) -> Error {
-    Error::new(ErrorKind::Busy, format!("group {group} was changed meanwhile"))
+    Error::busy(format!("group {group} was changed meanwhile"))
 }
 
 impl Groups {
@@ -142,8 +142,7 @@ impl Groups {
     pub(crate) fn served_members(&self, group: &GroupRecord) -> Result<Vec<Arc<Volume>>> {
         let volumes = self.registry.by_ids(&group.members);
         if volumes.is_empty() {
-            let text = format!("group {} has no volumes any more", group.name);
-            return Err(Error::new(ErrorKind::Invalid, text));
+            return Err(Error::invalid(format!("group {} has no volumes any more", group.name)));
         }
         Ok(volumes)
     }
@@ -160,8 +159,7 @@ impl Groups {
         tx: &mut Transaction<'_>,
     ) -> Result<GroupRecord> {
         if self.by_name.lock().contains_key(name) {
-            let text = format!("there is a group {name} already");
-            return Err(Error::new(ErrorKind::Exists, text));
+            return Err(Error::exists(format!("there is a group {name} already")));
         }
         tx.numbers.group += 1;
         let record = GroupRecord {
@@ -173,8 +171,7 @@ impl Groups {
             hook: None,
         };
         tx.put(tables::GROUPS, record.id, &record)?;
-        let detail = format!("group {name}: {told}");
-        tx.audit("group-create", "", detail)?;
+        tx.audit("group-create", "", format!("group {name}: {told}"))?;
         Ok(record)
     }
 
@@ -287,8 +284,7 @@ impl Groups {
     pub fn create_group(&self, name: &str, volumes: &[String]) -> Result<GroupInfo> {
         check_name("group", name)?;
         if volumes.is_empty() || volumes.len() > MEMBERS_MAX {
-            let text = format!("a group has 1 to {MEMBERS_MAX} volumes");
-            return Err(Error::new(ErrorKind::Invalid, text));
+            return Err(Error::invalid(format!("a group has 1 to {MEMBERS_MAX} volumes")));
         }
         let core = &self.core;
         let mut tx = core.begin()?;
@@ -344,8 +340,7 @@ impl Groups {
         if scheduled {
             tx.remove(tables::GROUP_SCHEDULES, record.id)?;
         }
-        let detail = format!("group {name}; volumes and versions stay");
-        tx.audit("group-delete", "", detail)?;
+        tx.audit("group-delete", "", format!("group {name}; volumes and versions stay"))?;
         let _books = tx.commit()?;
         self.by_name.lock().remove(name);
         self.schedules.lock().remove(&record.id);
@@ -431,7 +426,7 @@ impl Groups {
             true => format!("capture {first}"),
             false => format!("capture from {first} to {last}"),
         };
-        Err(Error::new(ErrorKind::NotFound, format!("group {name} has no {which}")))
+        Err(Error::not_found(format!("group {name} has no {which}")))
     }
 
     /// Deletes a capture with its versions.

@@ -7,7 +7,7 @@ use crate::catalogue::{MarkRecord, tables};
 use crate::names::check_name;
 use crate::retention::moments::Moments;
 use crate::types::{Mark, Stamp};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 impl Moments {
     /// Names a moment; pins it if asked to.
@@ -35,8 +35,7 @@ impl Moments {
         let mut still = self.stand_still()?;
         let pins = &mut still.pins;
         if pins.mark(name).is_some() {
-            let text = format!("{} has a mark {name} already", self.name);
-            return Err(Error::new(ErrorKind::Exists, text));
+            return Err(Error::exists(format!("{} has a mark {name} already", self.name)));
         }
         let resolved = self.resolve_with(at, pins)?;
         let record = MarkRecord {
@@ -78,8 +77,7 @@ impl Moments {
         self.check_open()?;
         let mut pins = self.pins().lock();
         let Some(mark) = pins.mark(name) else {
-            let text = format!("{} has no mark {name}", self.name);
-            return Err(Error::new(ErrorKind::NotFound, text));
+            return Err(Error::not_found(format!("{} has no mark {name}", self.name)));
         };
         let mut tx = self.begin()?;
         tx.remove(tables::MARKS, (self.id, name))?;

@@ -9,7 +9,7 @@ use crate::catalogue::ScheduleRecord;
 use crate::names::{check_label, check_name};
 use crate::retention::explain::Judged;
 use crate::retention::keep_rules::{Candidate, KeepRules};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// A capture that failed is tried again after this long, in nanoseconds.
 const RETRY_NS: u64 = 30_000_000_000;
@@ -83,8 +83,7 @@ impl Schedule {
             _ => None,
         };
         let Some(timing) = timing else {
-            let text = format!("catalogue: schedule {} says no time", record.id);
-            return Err(Error::new(ErrorKind::Corrupt, text));
+            return Err(Error::corrupt(format!("catalogue: schedule {} says no time", record.id)));
         };
         let next = timing.next_after(WallTime::from_nanos(record.done_ns));
         Ok(Schedule {
@@ -210,7 +209,7 @@ impl ScheduleSpec {
             || self.timing.next_after(now).is_none()
         {
             let text = format!("`{}` cannot be a schedule", self.timing);
-            return Err(Error::new(ErrorKind::Invalid, text).with_hint("at least every 1s"));
+            return Err(Error::invalid(text).with_hint("at least every 1s"));
         }
         Ok(())
     }

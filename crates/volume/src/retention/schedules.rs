@@ -21,7 +21,7 @@ use crate::retention::keep_rules::KeepRules;
 use crate::retention::open_files::Quiet;
 use crate::retention::schedule::{Schedule, ScheduleInfo, ScheduleSpec};
 use crate::types::{Consistency, Proof, Resolved};
-use crate::{Error, ErrorKind, Result, Volume};
+use crate::{Error, Result, Volume};
 
 /// Versions that one commit prunes; each has a line in the audit log.
 pub(crate) const PRUNED_MAX: usize = 512;
@@ -132,8 +132,7 @@ impl Retention {
             };
             let record = spec.record(id, wall);
             tx.put(tables::SCHEDULES, self.id, &record)?;
-            let detail = format!("{}, keep {}", spec.timing, spec.keep);
-            tx.audit("schedule-set", &self.name, detail)?;
+            tx.audit("schedule-set", &self.name, format!("{}, keep {}", spec.timing, spec.keep))?;
             let _books = tx.commit()?;
             *self.schedule.lock() = Some(Schedule::of(record)?);
         }
@@ -158,7 +157,7 @@ impl Retention {
     }
 
     fn no_schedule(&self) -> Error {
-        Error::new(ErrorKind::NotFound, format!("{} has no schedule", self.name))
+        Error::not_found(format!("{} has no schedule", self.name))
             .with_hint("`hindsight version schedule set` makes one")
     }
 
@@ -184,8 +183,7 @@ impl Retention {
             return Err(self.no_schedule());
         };
         tx.remove(tables::SCHEDULES, self.id)?;
-        let detail = format!("schedule {id}; its versions stay");
-        tx.audit("schedule-remove", &self.name, detail)?;
+        tx.audit("schedule-remove", &self.name, format!("schedule {id}; its versions stay"))?;
         let _books = tx.commit()?;
         *self.schedule.lock() = None;
         Ok(())

@@ -82,7 +82,7 @@ fn pinned_counts(pins: &Pins) -> (u64, u64) {
 /// The error of a number that no volume in the trash has.
 #[must_use]
 pub fn not_in_trash(which: &str) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no deleted volume {which}"))
+    Error::not_found(format!("there is no deleted volume {which}"))
         .with_hint("`hindsight volume list --deleted` names them")
 }
 
@@ -335,8 +335,7 @@ impl Groups {
             // Somebody has named it, and so kept it; or it is gone.
             let is_of_scratch = matches!(end, End::Scratch | End::ScratchNoRoom);
             if is_of_scratch && record.scratch_until_ns.is_none() {
-                let text = format!("{} is no scratch clone", volume.name);
-                return Err(Error::new(ErrorKind::NotFound, text));
+                return Err(Error::not_found(format!("{} is no scratch clone", volume.name)));
             }
             let (action, detail) = end.told(record);
             record.deleted = true;
@@ -391,8 +390,7 @@ impl Moments {
             return Ok(());
         }
         let text = format!("{} has {versions} versions and {marks} pinned marks", self.name);
-        Err(Error::new(ErrorKind::Busy, text)
-            .with_hint("delete them, or force it (--force, ?force=true)"))
+        Err(Error::busy(text).with_hint("delete them, or force it (--force, ?force=true)"))
     }
 
     fn told_deleted(&self, trash: TrashRecord) -> Result<DeletedVolume> {

@@ -94,7 +94,7 @@ impl Retention {
             // Under the books, where schedules change: one that is gone is not made again.
             if due.is_some_and(|due| !self.is_scheduled(due)) {
                 let text = format!("the schedule of {} was changed meanwhile", self.name);
-                return Err(Error::new(ErrorKind::Busy, text));
+                return Err(Error::busy(text));
             }
             let stored = self.put_counts(&pins, &tx)?;
             let number = self.put_version(&mut tx, &version, &quiet)?;
@@ -380,7 +380,7 @@ impl Retention {
             0 if first == last => Err(self.no_version(first)),
             0 => {
                 let text = format!("{} has no version from {first} to {last}", self.name);
-                Err(Error::new(ErrorKind::NotFound, text))
+                Err(Error::not_found(text))
             }
             _ => Ok(count),
         }

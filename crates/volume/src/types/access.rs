@@ -11,7 +11,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// Names of initiators that one volume allows.
 const ALLOWED_MAX: usize = 256;
@@ -69,11 +69,11 @@ impl Secret {
     pub fn new(text: String) -> Result<Secret> {
         if !SECRET_BYTES.contains(&text.len()) {
             let what = format!("a secret of {} bytes", text.len());
-            return Err(Error::new(ErrorKind::Invalid, what).with_hint("12 to 16 characters"));
+            return Err(Error::invalid(what).with_hint("12 to 16 characters"));
         }
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             let what = "a secret holds letters, digits and signs of ASCII, and no blanks";
-            return Err(Error::new(ErrorKind::Invalid, what));
+            return Err(Error::invalid(what));
         }
         Ok(Secret(text))
     }
@@ -123,9 +123,7 @@ impl Access {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        let wrong = |what: &str, hint: &str| {
-            Err(Error::new(ErrorKind::Invalid, what.to_owned()).with_hint(hint))
-        };
+        let wrong = |what: &str, hint: &str| Err(Error::invalid(what).with_hint(hint));
         if self.mutual.is_some() && self.chap.is_none() {
             return wrong("a target proves itself only to who does", "give a CHAP user as well");
         }

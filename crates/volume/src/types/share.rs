@@ -16,7 +16,7 @@ use format::share::place::{BLOCK_BYTES, VOLUME_BLOCKS};
 use serde::{Deserialize, Serialize};
 use units::{Network, WallTime};
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// Bytes of address space of the volume of a share: no promise, as its blocks are far apart.
 pub const SHARE_BYTES: u64 = VOLUME_BLOCKS * BLOCK_BYTES as u64;
@@ -205,8 +205,7 @@ impl ShareSetting {
         for &network in &change.deny {
             let at = setting.allowed.iter().position(|allowed| allowed.network == network);
             let at = at.ok_or_else(|| {
-                let text = format!("{name} has no entry of {network}");
-                Error::new(ErrorKind::NotFound, text).with_hint(format!(
+                Error::not_found(format!("{name} has no entry of {network}")).with_hint(format!(
                     "`hindsight share show {name}` lists those that are allowed, by network"
                 ))
             })?;
@@ -225,7 +224,7 @@ impl ShareSetting {
     /// # Errors
     /// `Invalid` if there are too many, or two of one network.
     pub(crate) fn settle(&mut self) -> Result<()> {
-        let invalid = |text: String| Error::new(ErrorKind::Invalid, text);
+        let invalid = |text: String| Error::invalid(text);
         if self.allowed.len() > ALLOWED_MAX {
             let text = format!("a share has {ALLOWED_MAX} allowed networks at most");
             return Err(invalid(text).with_hint("allow a network that contains several of them"));

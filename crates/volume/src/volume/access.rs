@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::pool::token_book::Token;
 use crate::pool::volumes::Volumes;
 use crate::types::{Access, AccessChange, Credential};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 impl Volumes {
     /// Changes who may log in to a volume, from the next login on.
@@ -51,8 +51,8 @@ impl Volumes {
         others.push(access.clone());
         if others.iter().any(|theirs| access.reflects(theirs) || theirs.reflects(access)) {
             let what = format!("a secret of {name} would prove the other side at a target");
-            return Err(Error::new(ErrorKind::Invalid, what)
-                .with_hint("give initiators and targets secrets that differ"));
+            let hint = "give initiators and targets secrets that differ";
+            return Err(Error::invalid(what).with_hint(hint));
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use crate::pool::volumes::Volumes;
 use crate::types::{Architecture, Granularity, ShareSetting, VolumeSpec};
 use crate::volume::{Volume, change_words, share};
 use crate::write::{cache_sizes, copy_unit, whole};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// Largest volume: 2^40 blocks.
 const SIZE_BYTES_MAX: u64 = 1 << 52;
@@ -73,7 +73,7 @@ impl Volumes {
         check_name("volume", &spec.name)?;
         check_size(spec.size_bytes)?;
         if spec.granularity == Granularity::Interval(0) {
-            return Err(Error::new(ErrorKind::Invalid, "an interval is longer than nothing"));
+            return Err(Error::invalid("an interval is longer than nothing"));
         }
         let record = VolumeRecord {
             window_ns: spec.window_ns,
@@ -268,9 +268,10 @@ impl Volumes {
     ) -> Result<(VolumeRecord, Branch, String)> {
         let record = origin.record.lock().clone();
         let parent = record.timeline_at(seq);
-        let timeline = self.core.timeline(parent).ok_or_else(|| {
-            Error::new(ErrorKind::Corrupt, format!("timeline {parent} is not there"))
-        })?;
+        let timeline = self
+            .core
+            .timeline(parent)
+            .ok_or_else(|| Error::corrupt(format!("timeline {parent} is not there")))?;
         let Seq(at) = seq;
         let detail = format!("from {} at seq {at}", origin.name);
         let clone = VolumeRecord {
@@ -302,6 +303,6 @@ pub fn check_size(size_bytes: u64) -> Result<()> {
     if (4096..=SIZE_BYTES_MAX).contains(&size_bytes) && size_bytes.is_multiple_of(512) {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Invalid, format!("a volume cannot have {size_bytes} bytes"))
+    Err(Error::invalid(format!("a volume cannot have {size_bytes} bytes"))
         .with_hint("a multiple of 512 from 4096 bytes to 4 PiB"))
 }

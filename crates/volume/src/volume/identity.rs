@@ -11,7 +11,7 @@ use crate::catalogue::transaction::{Record, Transaction};
 use crate::core::Core;
 use crate::names::VolumeName;
 use crate::types::{Access, Architecture, Granularity, InitiatorPort, Reservations};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// A volume as the catalogue knows it.
 pub struct Identity {
@@ -85,20 +85,20 @@ impl Identity {
     /// Fails when it was deleted for good.
     pub(crate) fn check_there(&self) -> Result<()> {
         if self.is_gone() {
-            return Err(Error::new(ErrorKind::NotFound, format!("{} was deleted", self.name)));
+            return Err(Error::not_found(format!("{} was deleted", self.name)));
         }
         Ok(())
     }
 
     /// The error of a number that none of its versions has.
     pub(crate) fn no_version(&self, number: u64) -> Error {
-        Error::new(ErrorKind::NotFound, format!("{} has no version {number}", self.name))
+        Error::not_found(format!("{} has no version {number}", self.name))
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
         self.check_there()?;
         if self.core.is_closed() {
-            return Err(Error::new(ErrorKind::Refused, "the pool is closed"));
+            return Err(Error::refused("the pool is closed"));
         }
         Ok(())
     }
@@ -141,7 +141,7 @@ impl Identity {
             true => {
                 let text = format!("{} was deleted", self.name);
                 let hint = format!("`hindsight volume undelete {}` brings it back", self.name);
-                Err(Error::new(ErrorKind::NotFound, text).with_hint(hint))
+                Err(Error::not_found(text).with_hint(hint))
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::catalogue::VolumeRecord;
 use crate::names::check_name;
 use crate::pool::volumes::Volumes;
 use crate::volume::Volume;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 impl Volumes {
     /// Gives a volume another name, or says whether it could have that.
@@ -27,7 +27,7 @@ impl Volumes {
         volume.check_served()?;
         if volume.name() != name {
             let text = format!("{name} was renamed meanwhile: it is {}", volume.name());
-            return Err(Error::new(ErrorKind::NotFound, text));
+            return Err(Error::not_found(text));
         }
         self.check_unused(new)?;
         if dry_run {
@@ -42,8 +42,7 @@ impl Volumes {
                 new.clone_into(origin);
             }
         }
-        let detail = format!("volume {}, which was {name}", volume.id);
-        tx.audit("volume-rename", new, detail)?;
+        tx.audit("volume-rename", new, format!("volume {}, which was {name}", volume.id))?;
         let _books = tx.commit()?;
         volume.name.change(new);
         self.registry.rename(name, &volume);

@@ -18,7 +18,7 @@ use crate::types::{VolumeChange, WriteOp};
 use crate::volume::Volume;
 use crate::write::pace::Pace;
 use crate::write::{Merged, Terms};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 impl VolumeRecord {
     /// Whether there may be data beyond the end, which is at so many bytes. Of where a clone came
@@ -59,7 +59,7 @@ impl Volume {
             let live = self.present();
             if change.never_smaller && size_bytes < live.size_bytes {
                 let text = format!("volume \"{}\" was made larger meanwhile", self.name);
-                return Err(Error::new(ErrorKind::Busy, text).with_hint("ask for the size again"));
+                return Err(Error::busy(text).with_hint("ask for the size again"));
             }
             match size_bytes == live.size_bytes {
                 true if change.is_of_size_only() => return Ok(()),
@@ -120,11 +120,9 @@ impl Volume {
             kind: "resize".to_owned(),
             detail: format!("from {old} to {size_bytes} bytes"),
         });
-        let detail = format!("from {old} to {size_bytes} bytes; seq {seq}");
-        tx.audit("resize", &self.name, detail)?;
+        tx.audit("resize", &self.name, format!("from {old} to {size_bytes} bytes; seq {seq}"))?;
         if !change.is_of_size_only() {
-            let detail = change.to_string();
-            tx.audit("volume-set", &self.name, detail)?;
+            tx.audit("volume-set", &self.name, change.to_string())?;
         }
         if let Some((action, detail)) = graced {
             tx.audit(action, &self.name, detail)?;

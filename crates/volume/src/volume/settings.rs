@@ -13,7 +13,7 @@ use crate::types::{Architecture, Granularity, VolumeChange};
 use crate::volume::Volume;
 use crate::volume::creation::check_size;
 use crate::write::{cache_sizes, copy_unit, whole};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 impl Volume {
     /// Changes settings. A finer granularity holds from now on; what was thinned out stays so.
@@ -33,7 +33,7 @@ impl Volume {
     pub fn check_change(&self, change: &VolumeChange) -> Result<()> {
         self.check_open()?;
         if let Some(Granularity::Interval(0)) = change.granularity {
-            return Err(Error::new(ErrorKind::Invalid, "an interval is longer than nothing"));
+            return Err(Error::invalid("an interval is longer than nothing"));
         }
         if let Some(size_bytes) = change.size_bytes {
             self.refuse_share("it has no size", "`--history-limit` says how much history it has")?;
@@ -41,8 +41,7 @@ impl Volume {
         }
         let is_switched = change.architecture.is_some_and(|to| to != self.architecture());
         if change.size_bytes.is_some() && is_switched {
-            let text = "size and architecture are changed one after the other";
-            return Err(Error::new(ErrorKind::Invalid, text));
+            return Err(Error::invalid("size and architecture are changed one after the other"));
         }
         let mut record = self.record.lock().clone();
         self.settle_settings(&mut record, change, Seq(u64::MAX)).map(drop)

@@ -10,7 +10,7 @@ use crate::catalogue::VolumeRecord;
 use crate::pool::volumes::Volumes;
 use crate::types::{SHARE_BYTES, ShareChange, ShareSetting, VolumeSpec};
 use crate::volume::identity::Identity;
-use crate::{Error, ErrorKind, Result, Volume};
+use crate::{Error, Result, Volume};
 
 impl VolumeSpec {
     /// A share as it is where nothing else is asked for.
@@ -36,8 +36,7 @@ impl Identity {
         if self.record.lock().share.is_none() {
             return Ok(());
         }
-        let text = format!("{} is a share: {what}", self.name());
-        Err(Error::new(ErrorKind::Invalid, text).with_hint(hint))
+        Err(Error::invalid(format!("{} is a share: {what}", self.name())).with_hint(hint))
     }
 }
 
@@ -98,7 +97,7 @@ impl Volume {
 
 /// The volume is no share.
 fn no_share(name: &str) -> Error {
-    Error::new(ErrorKind::Invalid, format!("{name} is a volume and no share"))
+    Error::invalid(format!("{name} is a volume and no share"))
         .with_hint("a volume is made as a share, `hindsight share create`, or never is one")
 }
 
@@ -121,6 +120,6 @@ pub fn check(record: &VolumeRecord) -> Result<()> {
     if record.share.is_none() || record.strict && is_whole() {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Invalid, "a share is a strict volume of 4 PiB of address space")
+    Err(Error::invalid("a share is a strict volume of 4 PiB of address space")
         .with_hint("give neither size nor `strict`: shares have no size"))
 }

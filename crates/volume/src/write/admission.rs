@@ -11,7 +11,7 @@ use crate::types::{Wait, WriteOp};
 use crate::write::Writer;
 use crate::write::ops::{span, without};
 use crate::write::pace::{Lack, Pace, Written};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 impl Writer {
     /// Writes ops but for their first `done` bytes, as [`Writer::write_batch`] does, as far as it
@@ -72,7 +72,7 @@ impl Writer {
                 let has_room = self.core.host().and_then(|host| host.wait_for_room(wait, &goes_on));
                 self.check_open()?;
                 if !has_room? {
-                    return Err(Error::new(ErrorKind::Full, "there is no room for the write")
+                    return Err(Error::full("there is no room for the write")
                         .with_hint("delete versions, marks or volumes, or add space"));
                 }
                 self.cache().short.store(false, Ordering::Release);

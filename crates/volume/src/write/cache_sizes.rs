@@ -12,7 +12,7 @@ use crate::types::{Architecture, CacheChange, CacheInfo, CacheSetting};
 use crate::volume::Volume;
 use crate::write::Writer;
 use crate::write::cache::Limits;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// The smallest cache, in bytes.
 const CACHE_BYTES_MIN: u64 = 64 << 10;
@@ -20,10 +20,6 @@ const CACHE_BYTES_MIN: u64 = 64 << 10;
 const CACHE_BYTES_DEFAULT: u64 = 64 << 20;
 /// How much of a cache may wait to be written, unless another share is given (Laden 4.2).
 const DIRTY_PERCENT_DEFAULT: u8 = 3;
-
-fn invalid(text: String) -> Error {
-    Error::new(ErrorKind::Invalid, text)
-}
 
 /// The setting that a volume's cache shall have: `before` is the old one.
 ///
@@ -40,23 +36,23 @@ pub fn setting(
     let name = architecture.name();
     if wanted == 0 {
         if architecture.needs_cache() {
-            return Err(invalid(format!("{name} needs a cache"))
+            return Err(Error::invalid(format!("{name} needs a cache"))
                 .with_hint("give it one of some size, or take split-stream or logging"));
         }
         return match dirty_percent {
             None => Ok(None),
-            Some(_) => Err(invalid("there is no cache of which a part may be dirty".to_owned())
+            Some(_) => Err(Error::invalid("there is no cache of which a part may be dirty")
                 .with_hint("give the size of the cache as well")),
         };
     }
     if wanted < CACHE_BYTES_MIN {
-        return Err(invalid(format!("a cache of {wanted} bytes is too small"))
+        return Err(Error::invalid(format!("a cache of {wanted} bytes is too small"))
             .with_hint(format!("at least {}", Size(CACHE_BYTES_MIN))));
     }
     let dirty_percent =
         dirty_percent.or(before.map(|b| b.dirty_percent)).unwrap_or(DIRTY_PERCENT_DEFAULT);
     if !(1..=100).contains(&dirty_percent) {
-        return Err(invalid(format!("{dirty_percent} percent of a cache cannot be dirty"))
+        return Err(Error::invalid(format!("{dirty_percent} percent of a cache cannot be dirty"))
             .with_hint("1 to 100; 3 unless given"));
     }
     Ok(Some(CacheSetting { bytes: wanted, dirty_percent }))
@@ -85,16 +81,15 @@ impl Volumes {
                 Size(wanted.bytes)
             );
             let hint = format!("at most {} here; or more --memory for the server", Size(most));
-            return Err(invalid(text).with_hint(hint));
+            return Err(Error::invalid(text).with_hint(hint));
         }
         let volumes = self.registry.served();
         let others = volumes.iter().filter(|volume| Some(volume.id) != but);
         let count = others.filter(|volume| volume.record.lock().cache.is_some()).count() as u64;
         if (count + 1).saturating_mul(CACHE_BYTES_MIN) > most {
             let text = format!("{count} caches are as many as there can be with memory {memory}");
-            return Err(
-                invalid(text).with_hint("switch one off, or give the server more with --memory")
-            );
+            return Err(Error::invalid(text)
+                .with_hint("switch one off, or give the server more with --memory"));
         }
         Ok(())
     }

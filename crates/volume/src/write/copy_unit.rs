@@ -27,7 +27,7 @@ use crate::write::Writer;
 use crate::write::edge::{Edge, units_at_edges};
 use crate::write::ops::{is_zero, lay_over, span};
 use crate::write::pace::Pace;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
@@ -60,7 +60,7 @@ pub fn checked(
         architecture.name(),
         crate::volume::change_words::words(granularity)
     );
-    Err(Error::new(ErrorKind::Invalid, text)
+    Err(Error::invalid(text)
         .with_hint("give 4KiB, which every volume may have, or one of these at on-demand"))
 }
 

@@ -7,7 +7,7 @@
 use crate::types::{Wait, WriteOp};
 use crate::write::pace::{Lack, Pace};
 use crate::write::{BLOCK, Merged, Terms, Writer};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 use units::BLOCK_BYTES;
 
 /// The outcome of an update.
@@ -42,7 +42,7 @@ impl Writer {
             let end = (offset + length_bytes).div_ceil(BLOCK_BYTES);
             let bytes = (end - first) as usize * BLOCK;
             if bytes > self.piece_bytes_max() {
-                return Err(Error::new(ErrorKind::Invalid, "too long to be one write"));
+                return Err(Error::invalid("too long to be one write"));
             }
             // One lock or the other: should the cache be switched on or off, all is done again.
             let switches = self.cache().switches();

@@ -17,7 +17,7 @@ use crate::types::{Wait, WriteOp};
 use crate::write::ops::{is_whole, is_zero, span};
 use crate::write::pace::{Lack, Pace};
 use crate::write::{TRIM_BLOCKS_MAX, Terms, Writer};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// The outcome of a whole write that does not wait for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub fn check(record: &VolumeRecord) -> Result<()> {
         }
         _ => return Ok(()),
     };
-    Err(Error::new(ErrorKind::Invalid, text)
+    Err(Error::invalid(text)
         .with_hint("logging, split-stream, redirect or checkpointing, without a cache"))
 }
 
@@ -112,11 +112,10 @@ impl Writer {
 
     /// Fails unless ops, which lie within the volume, can be one batch.
     fn check_whole(&self, ops: &[WriteOp<'_>]) -> Result<()> {
-        let invalid = |text: String| Err(Error::new(ErrorKind::Invalid, text));
+        let invalid = |text: String| Err(Error::invalid(text));
         if !self.record.lock().strict {
-            let text = "whole writes are for strict volumes";
-            return Err(Error::new(ErrorKind::Invalid, text)
-                .with_hint("a volume is strict from its creation on, or never"));
+            let hint = "a volume is strict from its creation on, or never";
+            return Err(Error::invalid("whole writes are for strict volumes").with_hint(hint));
         }
         if !ops.iter().all(is_whole) {
             return invalid("a whole write is of whole blocks".to_owned());

@@ -133,7 +133,7 @@ impl Writer {
         if self.cache().short.load(Ordering::Acquire) {
             pace.lacks(Lack::Room, done);
             if !pace.may_wait_for_room() {
-                return Err(Error::new(ErrorKind::Full, TOOK_RESERVE));
+                return Err(Error::full(TOOK_RESERVE));
             }
             self.make_room()?;
             self.cache().short.store(false, Ordering::Release);
@@ -401,5 +401,5 @@ fn lacks_room(pace: &Pace, error: &Error) {
 /// A write that was told not to wait for others.
 fn would_wait(pace: &Pace, done: &[BlockOp<'_>]) -> Error {
     pace.lacks(Lack::Turn, done);
-    Error::new(ErrorKind::Busy, "the cache holds writes back")
+    Error::busy("the cache holds writes back")
 }

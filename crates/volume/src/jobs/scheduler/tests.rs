@@ -115,13 +115,13 @@ thread_local! {
 
 fn fails(_: &Volume, _: &Parts, _: u64) -> Result<bool> {
     TRIES.set(TRIES.get() + 1);
-    Err(Error::new(ErrorKind::Full, "broken on purpose"))
+    Err(Error::full("broken on purpose"))
 }
 
 /// Fails for one volume, and counts the others.
 fn fails_for_one(volume: &Volume, _: &Parts, _: u64) -> Result<bool> {
     if volume.name() == "one" {
-        return Err(Error::new(ErrorKind::Full, "broken on purpose"));
+        return Err(Error::full("broken on purpose"));
     }
     TRIES.set(TRIES.get() + 1);
     Ok(false)
