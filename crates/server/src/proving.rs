@@ -143,14 +143,15 @@ impl Proving {
             _ => tracing::warn!(volume, seq, hook, said, "a moment was found {word}"),
         }
         let proof = Proof {
-            at: wanted.at,
+            seq,
+            time_ns: wanted.at.time.as_nanos(),
             hook: hook.clone(),
             verdict,
-            proved: wanted.asked,
+            proved_ns: wanted.asked.as_nanos(),
             took_ns,
             said,
         };
-        if let Err(error) = wanted.volume.add_proof(&proof) {
+        if let Err(error) = wanted.volume.add_proof(proof) {
             tracing::error!(volume, %error, "what a check said could not be kept");
         }
     }

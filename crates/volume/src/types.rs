@@ -182,17 +182,20 @@ pub struct Resolved {
     pub exact: bool,
 }
 
-/// The verdict of a check on a moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The verdict of a check on a moment; the record of a volume has it as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Proof {
     /// The moment.
-    pub at: Resolved,
+    pub seq: u64,
+    /// Its time, in nanoseconds since 1970.
+    pub time_ns: u64,
     /// The hook that was the check.
     pub hook: String,
     /// Its verdict.
     pub verdict: Verdict,
-    /// When it began.
-    pub proved: WallTime,
+    /// When it was asked for, in nanoseconds since 1970.
+    pub proved_ns: u64,
     /// How long it took, in nanoseconds.
     pub took_ns: u64,
     /// How it ended, in words.

@@ -31,11 +31,11 @@ fn under_way(wanted: &Wanted) -> Verification {
 
 fn kept(proof: volume::Proof) -> Verification {
     Verification {
-        seq: proof.at.seq.0,
-        time: Time(proof.at.time),
+        seq: proof.seq,
+        time: Time(WallTime::from_nanos(proof.time_ns)),
         hook: proof.hook,
         verdict: proof.verdict.name().to_owned(),
-        asked: Time(proof.proved),
+        asked: Time(WallTime::from_nanos(proof.proved_ns)),
         took_ms: Some(proof.took_ns / 1_000_000),
         said: proof.said,
     }

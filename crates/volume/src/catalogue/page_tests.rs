@@ -13,7 +13,7 @@ use units::{Role, Sensitivity, WallTime};
 use super::{
     ALL_TABLES, AlarmRecord, Catalogue, CatalogueMedia, CompactionRecord, ConversionRecord,
     EventRecord, GraceRecord, GroupRecord, GroupVersionRecord, MarkRecord, OpenedNameRecord,
-    ProofRecord, RunRecord, Sample, ScheduleRecord, ScheduledRecord, ScrubPhase, ScrubRecord,
+    RunRecord, Sample, ScheduleRecord, ScheduledRecord, ScrubPhase, ScrubRecord,
     ScrubScheduleRecord, SegmentRecord, SourceRecord, TargetRecord, TimelineRecord, TokenRecord,
     TrashRecord, UnitRecord, VersionRecord, VolumeRecord, WatchRecord, tables,
 };
@@ -23,8 +23,8 @@ use crate::retention::keep_rules::KeepRules;
 use crate::retention::open_files::OpenFiles;
 use crate::types::{
     Access, AlarmKind, Allowed, Architecture, AuditRecord, CacheSetting, Compaction, Consistency,
-    Credential, Encoding, EncodingSetting, Granularity, InitiatorPort, Registration, Reservation,
-    ReservationKind, Reservations, Secret, ShareSetting, Verdict,
+    Credential, Encoding, EncodingSetting, Granularity, InitiatorPort, Proof, Registration,
+    Reservation, ReservationKind, Reservations, Secret, ShareSetting, Verdict,
 };
 
 /// The cells of the first table under a heading.
@@ -79,8 +79,8 @@ fn encoding() -> EncodingSetting {
     EncodingSetting { encoding: Encoding::Delta, after_ns: 1 }
 }
 
-fn proof() -> ProofRecord {
-    ProofRecord {
+fn proof() -> Proof {
+    Proof {
         seq: 1,
         time_ns: 1,
         hook: "boots".to_owned(),

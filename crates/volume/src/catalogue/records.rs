@@ -11,7 +11,7 @@ use units::{MapExtent, Role, Sensitivity};
 use crate::retention::keep_rules::KeepRules;
 use crate::types::{
     Access, AlarmKind, Architecture, CacheSetting, Compaction, Consistency, EncodingSetting,
-    Granularity, Reservations, Secret, ShareSetting, Verdict, is_default,
+    Granularity, Proof, Reservations, Secret, ShareSetting, is_default,
 };
 
 /// A volume, or what is left of a deleted one while a clone still needs its past.
@@ -111,7 +111,7 @@ pub struct VolumeRecord {
     pub scratch_until_ns: Option<u64>,
     /// The verdicts of checks on its moments, in the order in which they came.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub proofs: Vec<ProofRecord>,
+    pub proofs: Vec<Proof>,
     /// The watch over it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<WatchRecord>,
@@ -158,26 +158,6 @@ pub struct TrashRecord {
     pub deleted_ns: u64,
     /// When its grace period is over.
     pub until_ns: u64,
-}
-
-/// The verdict of a check on a moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ProofRecord {
-    /// The moment.
-    pub seq: u64,
-    /// Its time, in nanoseconds since 1970.
-    pub time_ns: u64,
-    /// The hook that was the check.
-    pub hook: String,
-    /// Its verdict.
-    pub verdict: Verdict,
-    /// When it was asked for, in nanoseconds since 1970.
-    pub proved_ns: u64,
-    /// How long it took, in nanoseconds.
-    pub took_ns: u64,
-    /// How it ended, in words.
-    pub said: String,
 }
 
 /// A watch over a volume.

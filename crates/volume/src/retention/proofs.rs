@@ -1,39 +1,21 @@
 //! Proofs: what checks said of moments of a volume. They are kept with its record, the newest of
 //! them, and hold no moment.
 
-use units::{Seq, WallTime};
+use units::WallTime;
 
 use crate::Result;
-use crate::catalogue::ProofRecord;
 use crate::retention::moments::Moments;
-use crate::types::{Proof, Resolved, Verdict};
+use crate::types::{Proof, Verdict};
 
 /// Proofs that are kept of a volume: its record is written with each of its commits.
 const PROOFS_MAX: usize = 64;
 /// Characters of what a check said.
 const SAID_CHARS_MAX: usize = 120;
 
-impl ProofRecord {
-    fn told(&self) -> Proof {
-        Proof {
-            at: Resolved {
-                seq: Seq(self.seq),
-                time: WallTime::from_nanos(self.time_ns),
-                exact: true,
-            },
-            hook: self.hook.clone(),
-            verdict: self.verdict,
-            proved: WallTime::from_nanos(self.proved_ns),
-            took_ns: self.took_ns,
-            said: self.said.clone(),
-        }
-    }
-}
-
 impl Moments {
     /// The verdicts of checks on its moments, in the order in which they came.
     pub fn proofs(&self) -> Vec<Proof> {
-        self.record.lock().proofs.iter().map(ProofRecord::told).collect()
+        self.record.lock().proofs.clone()
     }
 
     /// The newest moment that a check found good.
@@ -47,22 +29,13 @@ impl Moments {
     ///
     /// # Errors
     /// `NotFound` once the volume is deleted; `Refused`.
-    pub fn add_proof(&self, proof: &Proof) -> Result<()> {
+    pub fn add_proof(&self, mut proof: Proof) -> Result<()> {
         let mut tx = self.begin()?;
         self.check_served()?;
-        let kept = ProofRecord {
-            seq: proof.at.seq.0,
-            time_ns: proof.at.time.as_nanos(),
-            hook: proof.hook.clone(),
-            verdict: proof.verdict,
-            proved_ns: proof.proved.as_nanos(),
-            took_ns: proof.took_ns,
-            said: proof.said.chars().take(SAID_CHARS_MAX).collect(),
-        };
-        let Seq(seq) = proof.at.seq;
-        let detail = format!("seq {seq} by {}: {}", proof.hook, proof.verdict.name());
+        let detail = format!("seq {} by {}: {}", proof.seq, proof.hook, proof.verdict.name());
+        proof.said = proof.said.chars().take(SAID_CHARS_MAX).collect();
         let proofs = &mut tx.change(&self.record).proofs;
-        proofs.push(kept);
+        proofs.push(proof);
         let over = proofs.len().saturating_sub(PROOFS_MAX);
         proofs.drain(..over);
         tx.audit("prove", &self.name, detail)?;

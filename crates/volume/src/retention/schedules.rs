@@ -62,7 +62,7 @@ impl Groups {
             let volume = served.iter().find(|volume| volume.id == id)?;
             // One that is gone meanwhile is not looked at.
             let at = volume.resolve(&Moment::Version(number)).ok()?;
-            let is_proved = |proof: &Proof| proof.at.seq == at.seq && proof.hook == hook;
+            let is_proved = |proof: &Proof| proof.seq == at.seq.0 && proof.hook == hook;
             (!volume.proofs().iter().any(is_proved)).then(|| (Arc::clone(volume), at, hook))
         };
         newest.into_iter().filter_map(due).collect()

@@ -240,10 +240,10 @@ fn the_newest_version_of_a_schedule_with_a_check_is_due_until_it_has_a_verdict_o
     let judge = |volume: &Volume, seq: u64, hook: &str| {
         let at = volume.resolve(&Moment::Seq(Seq(seq))).expect("kept");
         let hook = hook.to_owned();
-        let (proved, said) = (WallTime::from_nanos(1), String::new());
-        let verdict = Verdict::Unknown;
-        let proof = Proof { at, hook, verdict, proved, took_ns: 1, said };
-        volume.add_proof(&proof).expect("kept");
+        let (verdict, said) = (Verdict::Unknown, String::new());
+        let (seq, time_ns) = (at.seq.0, at.time.as_nanos());
+        let proof = Proof { seq, time_ns, hook, verdict, proved_ns: 1, took_ns: 1, said };
+        volume.add_proof(proof).expect("kept");
     };
     volume.set_schedule(&prove(Some("boots"))).expect("set");
     assert_eq!(due(&pool), [], "it has made none yet");
