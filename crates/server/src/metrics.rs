@@ -261,7 +261,7 @@ const VOLUME_TIMES: &[VolumeMetric] = &[
     gauge("window_seconds", "How far back the past shall be opened", |v| v.window_ns),
     gauge("window_held_seconds", "How far back the past can be opened", |v| v.held_ns),
     gauge("grace_end_time_seconds", "When a grace period ends; 0 without one", |v| {
-        v.grace.map_or(0, |grace| grace.until.as_nanos())
+        v.grace.map_or(0, |grace| grace.until_ns)
     }),
     gauge("oldest_time_seconds", "Time of the oldest moment that can be opened", |v| {
         v.oldest.time.as_nanos()

@@ -37,11 +37,10 @@ pub use copies::Told;
 use guard::guarded;
 pub use guard::panic_becomes_error;
 pub use records::{
-    AlarmRecord, CompactionRecord, ConversionRecord, EventRecord, GraceRecord, GroupRecord,
-    GroupVersionRecord, MarkRecord, OpenedNameRecord, RunRecord, Sample, ScheduleRecord,
-    ScheduledRecord, ScrubPhase, ScrubRecord, ScrubScheduleRecord, SegmentRecord, SourceRecord,
-    TargetRecord, TimelineRecord, TokenRecord, TrashRecord, UnitRecord, VersionRecord,
-    VolumeRecord, WatchRecord,
+    AlarmRecord, CompactionRecord, ConversionRecord, EventRecord, GroupRecord, GroupVersionRecord,
+    MarkRecord, OpenedNameRecord, RunRecord, Sample, ScheduleRecord, ScheduledRecord, ScrubPhase,
+    ScrubRecord, ScrubScheduleRecord, SegmentRecord, SourceRecord, TargetRecord, TimelineRecord,
+    TokenRecord, TrashRecord, UnitRecord, VersionRecord, VolumeRecord, WatchRecord,
 };
 use tables::{Form, Table};
 

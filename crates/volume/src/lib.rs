@@ -60,7 +60,7 @@ pub use types::{
     Budget, CacheChange, CacheInfo, CacheSetting, CacheUse, Compaction, CompactionInfo,
     CompactionState, Consistency, ConversionInfo, Credential, DedupInfo, DeletedVolume, Deletion,
     Dependants, DiffPage, Encoding, EncodingChange, EncodingInfo, EncodingSetting, Event, Extent,
-    GraceInfo, Grant, Granularity, Growth, Heat, HistoryPage, Holder, ImportInfo, ImportSpec,
+    Grace, Grant, Granularity, Growth, Heat, HistoryPage, Holder, ImportInfo, ImportSpec,
     InitiatorPort, KeptFor, Mark, Metadata, PastAccess, PoolSpace, PoolStatus, Proof, Range,
     Registration, Reservation, ReservationKind, Reservations, Resolved, RevertReport, SHARE_BYTES,
     Sacrifice, ScrubInfo, ScrubState, Secret, SettlePhase, Settling, ShareChange, ShareSetting,

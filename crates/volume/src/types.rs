@@ -123,11 +123,12 @@ pub struct EncodingInfo {
 }
 
 /// History that is kept although a smaller window or history limit was set: setting what held
-/// before loses nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GraceInfo {
-    /// Until when.
-    pub until: WallTime,
+/// before loses nothing. The record of a volume has it as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grace {
+    /// Until when, in nanoseconds since 1970.
+    pub until_ns: u64,
     /// The window that history expires by until then, in nanoseconds.
     pub window_ns: u64,
     /// The history limit until then.
@@ -282,7 +283,7 @@ pub struct VolumeInfo {
     /// Whether that is the window, or everything since the volume was made.
     pub is_held: bool,
     /// The old settings, while they still hold.
-    pub grace: Option<GraceInfo>,
+    pub grace: Option<Grace>,
     /// `online`, or `refusing-writes` after a failed write or flush.
     pub state: &'static str,
     /// Bytes of the present that are stored (holes excluded).

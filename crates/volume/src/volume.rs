@@ -71,7 +71,7 @@ impl Volume {
             history_limit_bytes: record.history_limit_bytes,
             held_ns: now.as_nanos().saturating_sub(record.horizon_ns),
             is_held: record.is_window_held(now),
-            grace: record.grace_info(self.core.time()),
+            grace: record.grace_at(self.core.time()),
             state: if self.core.store.has_failed() { "refusing-writes" } else { "online" },
             live_bytes: space.live_bytes,
             live_exact: space.live_exact,

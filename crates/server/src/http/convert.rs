@@ -135,9 +135,9 @@ fn sacrifice(next: volume::Sacrifice) -> api::Sacrifice {
     }
 }
 
-fn grace(info: volume::GraceInfo) -> api::Grace {
+fn grace(info: volume::Grace) -> api::Grace {
     api::Grace {
-        until: Time(info.until),
+        until: Time(WallTime::from_nanos(info.until_ns)),
         window: SpanInput(Span(info.window_ns)),
         history_limit: info.history_limit_bytes,
     }

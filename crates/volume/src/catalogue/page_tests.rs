@@ -12,10 +12,10 @@ use units::{Role, Sensitivity, WallTime};
 
 use super::{
     ALL_TABLES, AlarmRecord, Catalogue, CatalogueMedia, CompactionRecord, ConversionRecord,
-    EventRecord, GraceRecord, GroupRecord, GroupVersionRecord, MarkRecord, OpenedNameRecord,
-    RunRecord, Sample, ScheduleRecord, ScheduledRecord, ScrubPhase, ScrubRecord,
-    ScrubScheduleRecord, SegmentRecord, SourceRecord, TargetRecord, TimelineRecord, TokenRecord,
-    TrashRecord, UnitRecord, VersionRecord, VolumeRecord, WatchRecord, tables,
+    EventRecord, GroupRecord, GroupVersionRecord, MarkRecord, OpenedNameRecord, RunRecord, Sample,
+    ScheduleRecord, ScheduledRecord, ScrubPhase, ScrubRecord, ScrubScheduleRecord, SegmentRecord,
+    SourceRecord, TargetRecord, TimelineRecord, TokenRecord, TrashRecord, UnitRecord,
+    VersionRecord, VolumeRecord, WatchRecord, tables,
 };
 use crate::ErrorKind;
 use crate::pool::run_figures::{Figures, SpanFigures};
@@ -23,7 +23,7 @@ use crate::retention::keep_rules::KeepRules;
 use crate::retention::open_files::OpenFiles;
 use crate::types::{
     Access, AlarmKind, Allowed, Architecture, AuditRecord, CacheSetting, Compaction, Consistency,
-    Credential, Encoding, EncodingSetting, Granularity, InitiatorPort, Proof, Registration,
+    Credential, Encoding, EncodingSetting, Grace, Granularity, InitiatorPort, Proof, Registration,
     Reservation, ReservationKind, Reservations, Secret, ShareSetting, Verdict,
 };
 
@@ -110,8 +110,8 @@ fn trash() -> TrashRecord {
     TrashRecord { deleted_ns: 1, until_ns: 2 }
 }
 
-fn grace() -> GraceRecord {
-    GraceRecord { until_ns: 1, window_ns: 1, history_limit_bytes: None }
+fn grace() -> Grace {
+    Grace { until_ns: 1, window_ns: 1, history_limit_bytes: None }
 }
 
 fn figures() -> Figures {

@@ -10,7 +10,7 @@ use units::{MapExtent, Role, Sensitivity};
 
 use crate::retention::keep_rules::KeepRules;
 use crate::types::{
-    Access, AlarmKind, Architecture, CacheSetting, Compaction, Consistency, EncodingSetting,
+    Access, AlarmKind, Architecture, CacheSetting, Compaction, Consistency, EncodingSetting, Grace,
     Granularity, Proof, Reservations, Secret, ShareSetting, is_default,
 };
 
@@ -93,7 +93,7 @@ pub struct VolumeRecord {
     pub uncut: u64,
     /// Keeps for a while the history that a smaller window or history limit takes away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub grace: Option<GraceRecord>,
+    pub grace: Option<Grace>,
     /// The hook around its captures, unless another one is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<String>,
@@ -136,18 +136,6 @@ fn get_share<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Arc<ShareSetting>>, D::Error> {
     Ok(Option::deserialize(deserializer)?.map(Arc::new))
-}
-
-/// History that is kept although a smaller window or history limit was set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GraceRecord {
-    /// Until when, in nanoseconds since 1970.
-    pub until_ns: u64,
-    /// The window that history expires by until then.
-    pub window_ns: u64,
-    /// The history limit until then.
-    pub history_limit_bytes: Option<u64>,
 }
 
 /// A volume that was deleted and can be had back.

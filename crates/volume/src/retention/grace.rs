@@ -9,9 +9,9 @@ use history::By;
 use units::{Seq, Span, WallTime};
 
 use crate::Result;
-use crate::catalogue::{GraceRecord, VolumeRecord};
+use crate::catalogue::VolumeRecord;
 use crate::retention::Retention;
-use crate::types::{GraceInfo, VolumeChange};
+use crate::types::{Grace, VolumeChange};
 
 /// How long history is kept that a smaller window or limit takes away, if nothing else is said: a
 /// day, in nanoseconds.
@@ -26,7 +26,9 @@ fn looser(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 }
 
 impl VolumeRecord {
-    fn grace_at(&self, now: WallTime) -> Option<GraceRecord> {
+    /// The grace period that is under way.
+    #[must_use]
+    pub fn grace_at(&self, now: WallTime) -> Option<Grace> {
         self.grace.filter(|grace| now.as_nanos() < grace.until_ns)
     }
 
@@ -51,17 +53,6 @@ impl VolumeRecord {
         self.horizon_seq == self.created_seq || held >= self.window_ns
     }
 
-    /// The grace period that is under way, as users see it.
-    #[must_use]
-    pub fn grace_info(&self, now: WallTime) -> Option<GraceInfo> {
-        let grace = self.grace_at(now)?;
-        Some(GraceInfo {
-            until: WallTime::from_nanos(grace.until_ns),
-            window_ns: grace.window_ns,
-            history_limit_bytes: grace.history_limit_bytes,
-        })
-    }
-
     /// Takes over the window and limit of a change; says what is to be told of a grace period that
     /// begins or ends with it. A grace period that begins does so at `wall`.
     pub fn set_retention(
@@ -80,7 +71,7 @@ impl VolumeRecord {
         let kept = (held.0.max(self.window_ns), looser(held.1, self.history_limit_bytes));
         let shrinks = kept != (self.window_ns, self.history_limit_bytes);
         let grace_ns = change.grace_ns.unwrap_or(GRACE_NS);
-        self.grace = (shrinks && grace_ns > 0).then(|| GraceRecord {
+        self.grace = (shrinks && grace_ns > 0).then(|| Grace {
             until_ns: wall.as_nanos().saturating_add(grace_ns),
             window_ns: kept.0,
             history_limit_bytes: kept.1,
@@ -97,7 +88,7 @@ impl VolumeRecord {
         }
     }
 
-    fn told_of(&self, grace: &GraceRecord) -> String {
+    fn told_of(&self, grace: &Grace) -> String {
         let limit = |bytes: Option<u64>| match bytes {
             Some(bytes) => format!("a limit of {bytes} bytes"),
             None => "no limit".to_owned(),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use units::WallTime;
 
-use crate::catalogue::{GraceRecord, TrashRecord, VolumeRecord, all_of, tables};
+use crate::catalogue::{TrashRecord, VolumeRecord, all_of, tables};
 use crate::names::check_name;
 use crate::pool::Engine;
 use crate::pool::volumes::Volumes;
@@ -19,7 +19,7 @@ use crate::retention::grace::GRACE_NS;
 use crate::retention::groups::Groups;
 use crate::retention::moments::Moments;
 use crate::retention::pins::Pins;
-use crate::types::{Access, DeletedVolume, Deletion, Reservations};
+use crate::types::{Access, DeletedVolume, Deletion, Grace, Reservations};
 use crate::volume::Volume;
 use crate::{Error, ErrorKind, Result};
 
@@ -100,7 +100,7 @@ impl VolumeRecord {
         let deleted = WallTime::from_nanos(trash.deleted_ns);
         let away_ns = now.as_nanos().saturating_sub(trash.deleted_ns);
         let left_ns = self.grace.map_or(0, |grace| grace.until_ns.saturating_sub(trash.deleted_ns));
-        self.grace = Some(GraceRecord {
+        self.grace = Some(Grace {
             until_ns: now.as_nanos().saturating_add(GRACE_NS.max(left_ns)),
             window_ns: self.window_in_force(deleted).saturating_add(away_ns),
             history_limit_bytes: self.limit_in_force(deleted),

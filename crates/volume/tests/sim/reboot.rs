@@ -304,13 +304,13 @@ impl World {
             model.granularities.push((model.oracle.latest() + 1, info.granularity));
         }
         if let Some(Action::Bin(_)) = mine {
-            model.grace = info.grace.map(|grace| (grace.until.as_nanos(), grace.window_ns));
+            model.grace = info.grace.map(|grace| (grace.until_ns, grace.window_ns));
         }
         if let Some(Action::Change(_, change)) = mine {
             model.window_ns =
                 change.window_ns.filter(|&w| w == info.window_ns).unwrap_or(model.window_ns);
             // It was done or not: the engine may know of the grace that it began.
-            model.grace = info.grace.map(|grace| (grace.until.as_nanos(), grace.window_ns));
+            model.grace = info.grace.map(|grace| (grace.until_ns, grace.window_ns));
         }
         model.cached = info.cache.is_some();
         assert_eq!(info.granularity, model.granularity_at(u64::MAX));

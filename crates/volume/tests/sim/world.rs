@@ -548,7 +548,7 @@ impl World {
         let info = volume.info()?;
         let model = self.model(name);
         model.cached = info.cache.is_some();
-        let until_ns = info.grace.map(|grace| grace.until.as_nanos());
+        let until_ns = info.grace.map(|grace| grace.until_ns);
         model.set_window(&change, (first_ns, last_ns), until_ns);
         if let Some(granularity) = change.granularity {
             model.granularities.push((model.oracle.latest() + 1, granularity));
@@ -726,7 +726,7 @@ impl World {
     pub fn take_out(&mut self, name: &str, id: u64) -> Result<()> {
         let volume = self.pool().undelete_volume(id, None)?;
         let grace = volume.info()?.grace.expect("what stood still is kept for a while");
-        self.model(name).grace = Some((grace.until.as_nanos(), grace.window_ns));
+        self.model(name).grace = Some((grace.until_ns, grace.window_ns));
         Ok(())
     }
 
