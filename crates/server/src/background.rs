@@ -56,17 +56,17 @@ impl<K: Ord, V: PartialEq> Seen<K, V> {
 #[derive(Default)]
 struct ScrubWatch {
     /// When the last one that was told of began, and whether its end was told.
-    told: Option<(Option<units::WallTime>, bool)>,
+    told: Option<(Option<u64>, bool)>,
 }
 
 impl ScrubWatch {
     fn look(&mut self, pool: &Pool) {
         let info = pool.scrubs().info();
         let is_over = info.as_ref().is_none_or(|info| info.state != ScrubState::Running);
-        let now = (info.as_ref().map(|info| info.started), is_over);
+        let now = (info.as_ref().map(|info| info.record.started_ns), is_over);
         // One that was over before this process began is no news.
         let before = self.told.replace(now).unwrap_or((now.0.filter(|_| is_over), is_over));
-        let Some(info) = info.filter(|_| before != now) else { return };
+        let Some(volume::ScrubInfo { record, .. }) = info.filter(|_| before != now) else { return };
         if before.0 != now.0 {
             // One that began by a schedule; who asked for one has had this done.
             write_memory::forget_clean();
@@ -75,12 +75,13 @@ impl ScrubWatch {
         if !is_over {
             return;
         }
-        let volume::ScrubInfo { read_bytes, wrong, healed, repaired, elsewhere, lost, .. } = info;
+        let (read_bytes, wrong, healed) = (record.read_bytes, record.wrong, record.healed);
+        let (repaired, elsewhere, lost) = (record.repaired, record.elsewhere, record.lost);
         if lost == 0 {
             let text = "the scrub has ended";
             tracing::info!(read_bytes, wrong, healed, repaired, elsewhere, "{text}");
         } else {
-            let (losses, text) = (info.losses.join("; "), "the scrub found losses");
+            let (losses, text) = (record.losses.join("; "), "the scrub found losses");
             tracing::error!(read_bytes, wrong, healed, repaired, elsewhere, lost, losses, "{text}");
         }
     }

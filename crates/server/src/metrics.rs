@@ -343,20 +343,20 @@ fn encode_rates(rates: Rates, encoder: &mut DescriptorEncoder) -> fmt::Result {
 
 /// The scrub that is running, or the last one.
 fn encode_scrub(info: Option<ScrubInfo>, encoder: &mut DescriptorEncoder) -> fmt::Result {
-    let Some(info) = info else { return Ok(()) };
-    let ended = info.ended.map_or(0, |time| time.as_nanos() / 1_000_000_000);
+    let Some(ScrubInfo { percent, record, .. }) = info else { return Ok(()) };
+    let ended = record.ended_ns.map_or(0, |ns| ns / 1_000_000_000);
     let gauges = [
-        ("running", "1 while a scrub is running", u64::from(info.ended.is_none())),
+        ("running", "1 while a scrub is running", u64::from(record.ended_ns.is_none())),
         ("end_time_seconds", "When the last scrub ended; 0 while one runs", ended),
-        ("read_bytes", "Bytes that the scrub read, of all copies", info.read_bytes),
-        ("wrong", "Ranges of which the scrub found a copy wrong", info.wrong),
-        ("healed", "Ranges that the scrub wrote again from a right copy", info.healed),
-        ("repaired", "Blocks that the scrub had from another version", info.repaired),
-        ("elsewhere", "Versions in packs that only other versions have", info.elsewhere),
-        ("lost", "Blocks and pages that the scrub found wrong on every copy", info.lost),
+        ("read_bytes", "Bytes that the scrub read, of all copies", record.read_bytes),
+        ("wrong", "Ranges of which the scrub found a copy wrong", record.wrong),
+        ("healed", "Ranges that the scrub wrote again from a right copy", record.healed),
+        ("repaired", "Blocks that the scrub had from another version", record.repaired),
+        ("elsewhere", "Versions in packs that only other versions have", record.elsewhere),
+        ("lost", "Blocks and pages that the scrub found wrong on every copy", record.lost),
     ];
     let help = "How much of the scrub is done";
-    encode_ratio("hindsight_pool_scrub_progress_ratio", help, info.percent, encoder)?;
+    encode_ratio("hindsight_pool_scrub_progress_ratio", help, percent, encoder)?;
     for (name, help, value) in gauges {
         let name = format!("hindsight_pool_scrub_{name}");
         tell(encoder, (&name, help), ConstGauge::new(value))?;

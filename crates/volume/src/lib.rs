@@ -25,10 +25,10 @@ mod volume;
 mod write;
 
 pub use caller::on_behalf_of;
-pub use catalogue::panic_becomes_error;
+pub use catalogue::{ScrubRecord, panic_becomes_error};
 pub use host::RoomWait;
 pub use jobs::rates::{RATE_BYTES_MIN, RateChange, Rates};
-pub use jobs::scrub_plan::progress::Scrubs;
+pub use jobs::scrub_plan::progress::{ScrubInfo, Scrubs};
 pub use past::groups::GroupMoment;
 pub use past::written_over::WrittenOver;
 pub use pool::handle::Pool;
@@ -63,9 +63,9 @@ pub use types::{
     Grace, Grant, Granularity, Growth, Heat, HistoryPage, Holder, ImportInfo, ImportSpec,
     InitiatorPort, KeptFor, Mark, Metadata, PastAccess, PoolSpace, PoolStatus, Proof, Range,
     Registration, Reservation, ReservationKind, Reservations, Resolved, RevertReport, SHARE_BYTES,
-    Sacrifice, ScrubInfo, ScrubState, Secret, SettlePhase, Settling, ShareChange, ShareSetting,
-    Squash, Stamp, TimelineColumns, Verdict, Version, VersionPage, VolumeChange, VolumeCounters,
-    VolumeInfo, VolumeSpace, VolumeSpec, WatchInfo, WriteOp,
+    Sacrifice, ScrubState, Secret, SettlePhase, Settling, ShareChange, ShareSetting, Squash, Stamp,
+    TimelineColumns, Verdict, Version, VersionPage, VolumeChange, VolumeCounters, VolumeInfo,
+    VolumeSpace, VolumeSpec, WatchInfo, WriteOp,
 };
 
 /// The machine under a pool: its clock and its randomness.

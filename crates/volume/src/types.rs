@@ -699,31 +699,3 @@ pub struct Settling {
     /// Nanoseconds that computing parity and taking marks back took.
     pub parity_ns: u64,
 }
-
-/// The outcome of a scrub so far.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScrubInfo {
-    /// How it is doing.
-    pub state: ScrubState,
-    /// When it began.
-    pub started: WallTime,
-    /// When it ended.
-    pub ended: Option<WallTime>,
-    /// How much is done.
-    pub percent: u64,
-    /// Bytes that were read, of all copies.
-    pub read_bytes: u64,
-    /// Ranges of which a copy was wrong.
-    pub wrong: u64,
-    /// Of these: written again from a copy that was right.
-    pub healed: u64,
-    /// Of these: blocks that no copy had, written again from another version with the same bytes.
-    pub repaired: u64,
-    /// Of these: versions in packs that no copy had and readers are given from another version with
-    /// the same bytes.
-    pub elsewhere: u64,
-    /// Blocks and pages that are needed and wrong on every copy.
-    pub lost: u64,
-    /// The first of these.
-    pub losses: Vec<String>,
-}

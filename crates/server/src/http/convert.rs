@@ -263,25 +263,27 @@ pub(crate) fn scrub_job(info: &volume::ScrubInfo) -> api::Job {
         version: 0,
         state: info.state.name().to_owned(),
         percent: info.percent,
-        asked: Time(info.started),
+        asked: Time(WallTime::from_nanos(info.record.started_ns)),
         packed: 0,
         raw: 0,
     }
 }
 
 pub(crate) fn scrub(info: volume::ScrubInfo) -> api::Scrub {
+    let record = info.record;
+    let time = |ns: u64| Time(WallTime::from_nanos(ns));
     api::Scrub {
         state: info.state.name().to_owned(),
-        started: Time(info.started),
-        ended: info.ended.map(Time),
+        started: time(record.started_ns),
+        ended: record.ended_ns.map(time),
         progress_percent: info.percent,
-        read_bytes: info.read_bytes,
-        wrong: info.wrong,
-        healed: info.healed,
-        repaired: info.repaired,
-        elsewhere: info.elsewhere,
-        lost: info.lost,
-        losses: info.losses,
+        read_bytes: record.read_bytes,
+        wrong: record.wrong,
+        healed: record.healed,
+        repaired: record.repaired,
+        elsewhere: record.elsewhere,
+        lost: record.lost,
+        losses: record.losses,
     }
 }
 

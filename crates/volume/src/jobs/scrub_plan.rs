@@ -13,19 +13,18 @@ use std::sync::atomic::Ordering;
 
 use block::BlockDevice;
 use history::{Loss, Scrub, ScrubReport, Suspects};
-use units::WallTime;
 
 use crate::catalogue::{ScrubPhase, ScrubRecord, ScrubScheduleRecord, tables};
 use crate::jobs::job::{Job, Left, Turn};
 use crate::jobs::parts::Parts;
 use crate::jobs::throttle::Throttle;
-use crate::types::{ScrubInfo, ScrubState};
+use crate::types::ScrubState;
 use crate::{Error, ErrorKind, Result};
 
 pub mod progress;
 mod queue;
 
-use progress::{Run, Scrubs};
+use progress::{Run, ScrubInfo, Scrubs};
 use queue::Item;
 
 /// Bytes of each copy that are read at a time while nobody else wants the devices.
@@ -80,19 +79,8 @@ impl Scrubs {
             (Some(_), true) => ScrubState::Stopped,
             (Some(_), false) => ScrubState::Done,
         };
-        Some(ScrubInfo {
-            state,
-            started: WallTime::from_nanos(record.started_ns),
-            ended: record.ended_ns.map(WallTime::from_nanos),
-            percent: if state == ScrubState::Done { 100 } else { told.percent },
-            read_bytes: record.read_bytes,
-            wrong: record.wrong,
-            healed: record.healed,
-            repaired: record.repaired,
-            elsewhere: record.elsewhere,
-            lost: record.lost,
-            losses: record.losses.clone(),
-        })
+        let percent = if state == ScrubState::Done { 100 } else { told.percent };
+        Some(ScrubInfo { state, percent, record: record.clone() })
     }
 
     /// How long after the beginning of a scrub the next one begins; `None` when nobody but a

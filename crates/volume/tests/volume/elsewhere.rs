@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hindsight_volume::{
-    Architecture, Budget, Encoding, ErrorKind, Granularity, IoKind, ScrubInfo, Volume, WriteOp,
+    Architecture, Budget, Encoding, ErrorKind, Granularity, IoKind, ScrubRecord, Volume, WriteOp,
 };
 use sim::{Failure, Op};
 use units::{Moment, Seq};
@@ -111,10 +111,10 @@ fn a_clone_that_wrote_the_same_is_another_source() {
     }
 }
 
-fn scrub(rig: &Rig) -> ScrubInfo {
+fn scrub(rig: &Rig) -> ScrubRecord {
     rig.pool().scrubs().start().expect("started");
     while rig.pool().step_job("scrub", Budget { bytes: 1 << 20 }).expect("stepped") {}
-    rig.pool().scrubs().info().expect("done")
+    rig.pool().scrubs().info().expect("done").record
 }
 
 #[test]

@@ -182,7 +182,7 @@ fn what_rots_while_a_scrub_goes_on_is_never_what_parity_is_computed_of() {
             }
         }
         let info = pool.scrubs().info().expect("there was one");
-        assert_eq!((info.state, info.lost), (ScrubState::Done, 0), "{info:?}");
+        assert_eq!((info.state, info.record.lost), (ScrubState::Done, 0), "{info:?}");
         steps
     };
     let steps = scrub(0, &mut || {});
@@ -527,7 +527,7 @@ fn a_scrub_goes_on_behind_a_region_that_cannot_be_read() {
             }
         }
         let info = pool.scrubs().info().expect("there was one");
-        assert_eq!((info.state, info.lost), (ScrubState::Done, 0), "{info:?}");
+        assert_eq!((info.state, info.record.lost), (ScrubState::Done, 0), "{info:?}");
         (steps, info)
     };
     let (steps, before) = scrub(0, &|| {});
@@ -538,8 +538,8 @@ fn a_scrub_goes_on_behind_a_region_that_cannot_be_read() {
             media.fail(Failure { range, ..Failure::for_ever(Op::Read) });
         }
     });
-    assert_eq!((before.wrong, after.wrong), (0, 1));
-    assert!(after.read_bytes + MIB >= before.read_bytes, "{before:?} {after:?}");
+    assert_eq!((before.record.wrong, after.record.wrong), (0, 1));
+    assert!(after.record.read_bytes + MIB >= before.record.read_bytes, "{before:?} {after:?}");
     let audit = pool.audit(0, 1000).expect("a log");
     let told = audit.iter().filter(|entry| entry.detail.contains("cannot be seen to")).count();
     assert_eq!(told, 1);

@@ -40,9 +40,9 @@ fn scrub_ticks(pair: &Pair, pool: &Pool, per_second: u64) -> (u64, u64) {
     pool.scrubs().start().expect("started");
     let info = || pool.scrubs().info().expect("there is one");
     let step = || pool.step_job("scrub", STEP).expect("stepped");
-    let done = || info().read_bytes;
+    let done = || info().record.read_bytes;
     let ticks = work(pair, per_second, step, done, || info().state == ScrubState::Done);
-    (ticks, info().read_bytes)
+    (ticks, info().record.read_bytes)
 }
 
 #[test]
@@ -104,11 +104,11 @@ fn a_limit_that_is_changed_while_a_scrub_runs_holds_from_then_on_and_is_noted() 
         }
         // A step, and no more before it is paid for; a tenth of a second was not used.
         assert!(!step() && !step(), "the clock stands still");
-        let read = info().read_bytes - before;
+        let read = info().record.read_bytes - before;
         before += read;
         let cost_ns = read * SECOND_NS / limit;
         pair.clock.advance(cost_ns.saturating_sub(SECOND_NS / 10 + 1));
-        assert!(!step() && info().read_bytes == before, "it is not quite paid for");
+        assert!(!step() && info().record.read_bytes == before, "it is not quite paid for");
         assert_eq!(info().state, ScrubState::Running, "there is more");
         let error = pool.change_rates(scrub(1)).expect_err("too little");
         assert_eq!((error.kind, pool.rates()), (ErrorKind::Invalid, rates));

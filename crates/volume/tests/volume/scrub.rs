@@ -165,7 +165,7 @@ fn scrub(pool: &Pool) -> ScrubInfo {
 }
 
 fn counts(info: &ScrubInfo) -> (u64, u64, u64) {
-    (info.wrong, info.healed, info.lost)
+    (info.record.wrong, info.record.healed, info.record.lost)
 }
 
 fn last_audit(pool: &Pool, action: &str) -> String {
@@ -195,7 +195,7 @@ fn rot_on_one_side_of_a_mirror_is_healed_wherever_it_is() {
     assert_eq!(counts(&scrub(&pool)), (0, 0, 0), "all of it was written again");
     let of = |media| bytes_of(media).split_off(LABEL_BYTES as usize);
     assert!(of(&pair.media[0]) == of(&pair.media[1]), "both sides are the same");
-    assert!(info.read_bytes > 2 * 400 * 4096 && info.losses.is_empty());
+    assert!(info.record.read_bytes > 2 * 400 * 4096 && info.record.losses.is_empty());
     assert!((0..100).all(|block| get(&volume, block) == 100 + block as u8));
 }
 
@@ -253,7 +253,7 @@ fn rot_on_both_sides_is_lost_and_named() {
     }
     let info = scrub(&pool);
     assert_eq!(counts(&info), (4, 0, 4), "{info:?}");
-    assert!(info.losses[0].starts_with("block 7 of v, seq "), "{:?}", info.losses);
+    assert!(info.record.losses[0].starts_with("block 7 of v, seq "), "{:?}", info.record.losses);
     let told = last_audit(&pool, "scrub");
     assert!(told.contains("4 are lost: block 7 of v"), "{told}");
     let mut bytes = [0; 4096];
@@ -272,8 +272,8 @@ fn what_no_copy_has_is_repaired_from_another_version_and_told_by_its_own_word() 
         pair.rot(1, at + 1);
     }
     let info = scrub(&pool);
-    assert_eq!((counts(&info), info.repaired), ((3, 0, 0), 3), "{info:?}");
-    assert!(info.losses.is_empty());
+    assert_eq!((counts(&info), info.record.repaired), ((3, 0, 0), 3), "{info:?}");
+    assert!(info.record.losses.is_empty());
     let told = last_audit(&pool, "scrub");
     assert!(told.contains("3 were repaired from another version, 0 are lost"), "{told}");
     for media in &pair.media {
@@ -284,7 +284,7 @@ fn what_no_copy_has_is_repaired_from_another_version_and_told_by_its_own_word() 
     assert_eq!((healed.recovered, healed.elsewhere, healed.unrecoverable), (3, 3, 0));
     drop(pool);
     let kept = pair.open().scrubs().info().expect("remembered");
-    assert_eq!(kept.repaired, 0, "the last one found nothing: {kept:?}");
+    assert_eq!(kept.record.repaired, 0, "the last one found nothing: {kept:?}");
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn a_stripe_has_one_copy_and_a_scrub_finds_damage_in_it() {
     }
     let info = scrub(&pool);
     assert_eq!(counts(&info), (4, 0, 4), "{info:?}");
-    assert!(info.losses[0].starts_with("block 42 of v, seq "), "{:?}", info.losses);
+    assert!(info.record.losses[0].starts_with("block 42 of v, seq "), "{:?}", info.record.losses);
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn a_pool_on_one_device_is_looked_at_too() {
     rig.media.rot(new[4] + 9, 1);
     let info = scrub(&pool);
     assert_eq!(counts(&info), (2, 0, 2), "{info:?}");
-    assert_eq!(info.losses.len(), 2);
+    assert_eq!(info.record.losses.len(), 2);
 }
 
 #[test]
@@ -338,13 +338,17 @@ fn blocks_under_a_header_that_rotted_everywhere_are_looked_at_by_the_map() {
     assert_eq!(counts(&info), (0, 0, 0), "the map has its own checksums: {info:?}");
     rig.media.rot(at + 20, 1);
     let info = scrub(&pool);
-    assert_eq!((counts(&info), info.repaired), ((1, 0, 0), 1), "others have the same: {info:?}");
+    assert_eq!(
+        (counts(&info), info.record.repaired),
+        ((1, 0, 0), 1),
+        "others have the same: {info:?}"
+    );
     for at in places(&rig.media, 107) {
         rig.media.rot(at + 20, 1);
     }
     let info = scrub(&pool);
     assert_eq!(counts(&info), (4, 0, 4), "{info:?}");
-    assert!(info.losses[0].starts_with("block 7 of v, seq "), "{:?}", info.losses);
+    assert!(info.record.losses[0].starts_with("block 7 of v, seq "), "{:?}", info.record.losses);
     put(&volume, 7, 108);
     assert_eq!(get(&volume, 7), 108, "the present is another version");
 }
@@ -373,11 +377,11 @@ fn a_scrub_goes_on_after_a_restart_where_it_was() {
     let pool = pair.open();
     let after = pool.scrubs().info().expect("under way");
     assert_eq!((after.state, counts(&after)), (ScrubState::Running, (1, 1, 0)));
-    assert_eq!(after.read_bytes, before.read_bytes);
+    assert_eq!(after.record.read_bytes, before.record.read_bytes);
     let (end, left) = scrub_by(&pool, 256 << 10);
-    assert_eq!((end.started, counts(&end)), (before.started, (1, 1, 0)));
+    assert_eq!((end.record.started_ns, counts(&end)), (before.record.started_ns, (1, 1, 0)));
     assert!(left < steps / 2 + 3, "{left} of {steps} steps were left");
-    assert!(end.read_bytes < whole.read_bytes * 3 / 2, "{end:?} after {whole:?}");
+    assert!(end.record.read_bytes < whole.record.read_bytes * 3 / 2, "{end:?} after {whole:?}");
     drop(pool);
     let pool = pair.open();
     assert_eq!(pool.scrubs().info(), Some(end), "and it is remembered");

@@ -273,7 +273,7 @@ fn a_scrub_has_little_of_the_time_beside_clients_and_all_of_it_without_them() {
     rig.clock.0.advance(10_000 * MS);
     rig.settle();
     let info = || rig.pool.scrubs().info().expect("one runs");
-    let read = || info().read_bytes;
+    let read = || info().record.read_bytes;
     rig.pool.scrubs().start().expect("started");
     put(&volume, 0, 1);
     let rest = rig.pool.turn();

@@ -9,9 +9,21 @@ use history::{ScrubReport, Suspects};
 use super::queue::Queue;
 use crate::catalogue::{ScrubRecord, ScrubScheduleRecord};
 use crate::jobs::parts::Parts;
+use crate::types::ScrubState;
 
 /// Lost blocks that are named, at most.
 const LOSSES_NAMED: usize = 16;
+
+/// The outcome of a scrub so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScrubInfo {
+    /// How it is doing.
+    pub state: ScrubState,
+    /// How much is done.
+    pub percent: u64,
+    /// Its findings.
+    pub record: ScrubRecord,
+}
 
 /// The scrubs of a pool.
 pub struct Scrubs {
