@@ -489,39 +489,36 @@ impl SegmentRecord {
     /// Little-endian, in the order of the fields.
     #[must_use]
     pub fn encode(&self) -> [u8; SegmentRecord::BYTES] {
+        let flags = u64::from(self.sealed) | u64::from(self.shared) << 1;
+        let words = [
+            u64::from(self.zone) | u64::from(self.end) << 32,
+            self.log,
+            self.nonce,
+            self.last_seq,
+            self.live_entries as u64,
+            flags | u64::from(self.packed) << 32,
+        ];
         let mut bytes = [0; SegmentRecord::BYTES];
-        bytes[0..4].copy_from_slice(&self.zone.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.end.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.log.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.nonce.to_le_bytes());
-        bytes[24..32].copy_from_slice(&self.last_seq.to_le_bytes());
-        bytes[32..40].copy_from_slice(&self.live_entries.to_le_bytes());
-        let flags = u32::from(self.sealed) | u32::from(self.shared) << 1;
-        bytes[40..44].copy_from_slice(&flags.to_le_bytes());
-        bytes[44..48].copy_from_slice(&self.packed.to_le_bytes());
+        bytes.copy_from_slice(words.map(u64::to_le_bytes).as_flattened());
         bytes
     }
 
     /// The record, if there are exactly so many bytes.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<SegmentRecord> {
-        let bytes: &[u8; SegmentRecord::BYTES] = bytes.try_into().ok()?;
-        let u64_at = |i: usize| {
-            let mut word = [0; 8];
-            word.copy_from_slice(&bytes[i..i + 8]);
-            u64::from_le_bytes(word)
-        };
-        let first = u64_at(0);
+        let (words, []) = bytes.as_chunks() else { return None };
+        let words: &[[u8; 8]; 6] = words.try_into().ok()?;
+        let [first, log, nonce, last_seq, live_entries, last] = words.map(u64::from_le_bytes);
         Some(SegmentRecord {
             zone: (first & 0xffff_ffff) as u32,
             end: (first >> 32) as u32,
-            log: u64_at(8),
-            nonce: u64_at(16),
-            last_seq: u64_at(24),
-            live_entries: u64_at(32) as i64,
-            sealed: u64_at(40) & 1 != 0,
-            shared: u64_at(40) & 2 != 0,
-            packed: (u64_at(40) >> 32) as u32,
+            log,
+            nonce,
+            last_seq,
+            live_entries: live_entries as i64,
+            sealed: last & 1 != 0,
+            shared: last & 2 != 0,
+            packed: (last >> 32) as u32,
         })
     }
 }

@@ -63,27 +63,15 @@ impl Form<SegmentRecord> for Fixed {
     }
 }
 
-impl Form<u32> for Fixed {
-    type Stored = u32;
+impl<R: for<'a> Value<SelfType<'a> = R> + 'static> Form<R> for Fixed {
+    type Stored = R;
 
-    fn encode(row: &u32) -> Vec<u8> {
-        row.to_le_bytes().to_vec()
+    fn encode(row: &R) -> Vec<u8> {
+        R::as_bytes(row).as_ref().to_vec()
     }
 
-    fn decode(bytes: &[u8]) -> io::Result<u32> {
-        Ok(u32::from_bytes(bytes))
-    }
-}
-
-impl Form<u64> for Fixed {
-    type Stored = u64;
-
-    fn encode(row: &u64) -> Vec<u8> {
-        row.to_le_bytes().to_vec()
-    }
-
-    fn decode(bytes: &[u8]) -> io::Result<u64> {
-        Ok(u64::from_bytes(bytes))
+    fn decode(bytes: &[u8]) -> io::Result<R> {
+        Ok(R::from_bytes(bytes))
     }
 }
 
