@@ -45,6 +45,12 @@ impl Network {
     }
 }
 
+impl From<IpAddr> for Network {
+    fn from(address: IpAddr) -> Network {
+        Network::new(address, bits_max(address))
+    }
+}
+
 fn bits_max(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }

@@ -19,9 +19,7 @@ pub use settings::{
     Architecture, CacheChange, CacheSetting, Encoding, EncodingChange, EncodingSetting,
     Granularity, VolumeChange, VolumeSpec,
 };
-pub use share::{
-    Allowed, Grant, Metadata, PastAccess, SHARE_BYTES, ShareChange, ShareSetting, Squash,
-};
+pub use share::{Allowed, Metadata, PastAccess, SHARE_BYTES, ShareChange, ShareSetting, Squash};
 pub use space::{
     AgeBytes, DedupInfo, Growth, Holder, KeptFor, PoolSpace, PoolStatus, Sacrifice, VolumeSpace,
 };

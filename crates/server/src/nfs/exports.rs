@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use share::Credentials;
-use volume::{Grant, PastAccess, ShareSetting, Squash};
+use volume::{Allowed, PastAccess, ShareSetting, Squash};
 use wire::rpc;
 
 /// The user and group of calls that say nobody's.
@@ -54,7 +54,7 @@ pub(crate) fn admit(
     Some(Admitted { user, is_read_only: grant.read_only, may_see_past })
 }
 
-fn squashed(grant: &Grant, credentials: &rpc::Credentials<'_>) -> Credentials {
+fn squashed(grant: &Allowed, credentials: &rpc::Credentials<'_>) -> Credentials {
     let anonymous =
         || Credentials { uid: grant.anonymous_uid, gid: grant.anonymous_gid, groups: Vec::new() };
     let rpc::Credentials::Sys(sys) = credentials else {

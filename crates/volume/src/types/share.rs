@@ -128,21 +128,6 @@ pub struct ShareChange {
     pub allow: Vec<Allowed>,
 }
 
-/// The rights of one client of a share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grant {
-    /// Whether it may only read.
-    pub read_only: bool,
-    /// The users that are taken for nobody.
-    pub squash: Squash,
-    /// The user that they are instead.
-    pub anonymous_uid: u32,
-    /// The group that they are in instead.
-    pub anonymous_gid: u32,
-    /// The users that may look into the past.
-    pub past: PastAccess,
-}
-
 impl Allowed {
     /// A network that may read and write, from ports below 1024 and with its superuser taken for
     /// nobody.
@@ -165,24 +150,13 @@ impl ShareSetting {
     /// about the address the one with the longest prefix decides. If there is none, loopback is
     /// granted all, and others nothing.
     #[must_use]
-    pub fn grant(&self, ip: IpAddr, port: u16) -> Option<Grant> {
+    pub fn grant(&self, ip: IpAddr, port: u16) -> Option<Allowed> {
         let about = self.allowed.iter().filter(|allowed| allowed.network.contains(ip));
         let Some(allowed) = about.max_by_key(|allowed| allowed.network.bits()) else {
-            return ip.to_canonical().is_loopback().then_some(Grant {
-                read_only: false,
-                squash: Squash::None,
-                anonymous_uid: ANONYMOUS_ID,
-                anonymous_gid: ANONYMOUS_ID,
-                past: PastAccess::All,
-            });
+            let all = Allowed { squash: Squash::None, any_port: true, ..Allowed::new(ip.into()) };
+            return ip.to_canonical().is_loopback().then_some(all);
         };
-        (allowed.any_port || port < FREE_PORTS).then_some(Grant {
-            read_only: allowed.read_only,
-            squash: allowed.squash,
-            anonymous_uid: allowed.anonymous_uid,
-            anonymous_gid: allowed.anonymous_gid,
-            past: allowed.past,
-        })
+        (allowed.any_port || port < FREE_PORTS).then_some(*allowed)
     }
 
     /// The settings after a change at a time.
@@ -267,9 +241,7 @@ mod tests {
 
     use units::{Network, WallTime};
 
-    use super::{
-        ALLOWED_MAX, Allowed, Grant, Metadata, PastAccess, ShareChange, ShareSetting, Squash,
-    };
+    use super::{ALLOWED_MAX, Allowed, Metadata, PastAccess, ShareChange, ShareSetting, Squash};
     use crate::{Error, ErrorKind};
 
     fn network(text: &str) -> Network {
@@ -290,20 +262,24 @@ mod tests {
         setting.changed(change, "s", WallTime::from_nanos(7))
     }
 
-    const ROOT_IS_NOBODY: Grant = Grant {
-        read_only: false,
-        squash: Squash::Root,
-        anonymous_uid: 65534,
-        anonymous_gid: 65534,
-        past: PastAccess::All,
-    };
+    fn root_is_nobody(about: &str) -> Allowed {
+        Allowed {
+            network: network(about),
+            read_only: false,
+            squash: Squash::Root,
+            anonymous_uid: 65534,
+            anonymous_gid: 65534,
+            any_port: false,
+            past: PastAccess::All,
+        }
+    }
 
     #[test]
     fn this_machine_may_do_all_and_others_nothing_that_no_entry_says() {
         let setting = ShareSetting::default();
-        let all = Some(Grant { squash: Squash::None, ..ROOT_IS_NOBODY });
         for own in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
-            assert_eq!(setting.grant(ip(own), 40_000), all, "{own}");
+            let all = Allowed { squash: Squash::None, any_port: true, ..root_is_nobody(own) };
+            assert_eq!(setting.grant(ip(own), 40_000), Some(all), "{own}");
         }
         for other in ["10.0.0.7", "128.0.0.1", "::2", "::ffff:10.0.0.7", "0.0.0.0", "::"] {
             assert_eq!(setting.grant(ip(other), 1), None, "{other}");
@@ -316,11 +292,13 @@ mod tests {
         for (port, granted) in [(1, true), (1023, true), (1024, false), (65535, false)] {
             assert_eq!(setting.grant(ip("10.1.2.3"), port).is_some(), granted, "{port}");
         }
-        assert_eq!(setting.grant(ip("10.1.2.3"), 1000), Some(ROOT_IS_NOBODY));
-        assert_eq!(setting.grant(ip("::ffff:10.1.2.3"), 1000), Some(ROOT_IS_NOBODY));
+        let granted = root_is_nobody("10.1.0.0/16");
+        assert_eq!(setting.grant(ip("10.1.2.3"), 1000), Some(granted));
+        assert_eq!(setting.grant(ip("::ffff:10.1.2.3"), 1000), Some(granted));
         assert_eq!(setting.grant(ip("10.2.0.1"), 1000), None);
         setting.allowed[0].any_port = true;
-        assert_eq!(setting.grant(ip("10.1.2.3"), 65535), Some(ROOT_IS_NOBODY));
+        let granted = Allowed { any_port: true, ..granted };
+        assert_eq!(setting.grant(ip("10.1.2.3"), 65535), Some(granted));
     }
 
     #[test]
@@ -350,10 +328,11 @@ mod tests {
         for about in ["127.0.0.1", "127.0.0.0/8", "0.0.0.0/0"] {
             let mut setting = setting(&[about]);
             assert_eq!(setting.grant(ip("127.0.0.1"), 9999), None, "{about}");
-            assert_eq!(setting.grant(ip("127.0.0.1"), 999), Some(ROOT_IS_NOBODY), "{about}");
+            let granted = root_is_nobody(about);
+            assert_eq!(setting.grant(ip("127.0.0.1"), 999), Some(granted), "{about}");
             setting.allowed[0].read_only = true;
             setting.allowed[0].past = PastAccess::Root;
-            let grant = Grant { read_only: true, past: PastAccess::Root, ..ROOT_IS_NOBODY };
+            let grant = Allowed { read_only: true, past: PastAccess::Root, ..granted };
             assert_eq!(setting.grant(ip("127.0.0.1"), 999), Some(grant), "{about}");
         }
         assert!(setting(&["10.0.0.7"]).grant(ip("::1"), 9999).is_some());
