@@ -315,11 +315,13 @@ fn iscsi_context(config: &Config, pool: &Arc<Pool>, nbd: &NbdContext) -> Arc<Isc
     let pool_id = u64::from_str_radix(&pool.status().id, 16).expect("a pool's number is hex");
     let targets = Targets::new(pool_id, config.iscsi_base.clone());
     match pool.opened_names() {
-        Ok(names) => targets.opened.load(names),
+        Ok((names, noted)) => {
+            targets.opened.load(names);
+            if let Err(error) = noted {
+                tracing::warn!(%error, "names whose moments are gone are refused for longer");
+            }
+        }
         Err(error) => tracing::warn!(%error, "names of moments mean what they mean now"),
-    }
-    if let Err(error) = pool.note_gone_names() {
-        tracing::warn!(%error, "names whose moments are gone are refused for longer");
     }
     let mut context = IscsiContext::new(serving, targets, config.insecure);
     context.tokens = ChapTokens::of(pool);

@@ -23,52 +23,17 @@ pub struct OpenedName {
 /// refused, and get no other disk.
 const GONE_KEPT_NS: u64 = 86_400_000_000_000;
 
-/// A name as the catalogue has it, and as it is to be after this start: none is kept no more.
-struct Looked {
-    name: String,
-    before: OpenedNameRecord,
-    after: Option<OpenedNameRecord>,
-}
-
 impl Volumes {
     /// Those that are kept and can be read, at a start: one that cannot means what it means now.
-    /// One whose moment could not be opened at a start a day ago or longer, nor now, is left out.
+    /// One whose moment could not be opened at a start a day ago or longer, nor now, is kept no
+    /// more. Which of them can be opened no more is written down; that may fail on its own.
     ///
     /// # Errors
-    /// The device's.
-    pub fn opened_names(&self) -> Result<Vec<OpenedName>> {
-        let opened = |it: Looked| {
-            let OpenedNameRecord { volume, seq, .. } = it.after?;
-            Some(OpenedName { name: it.name, volume_id: volume, seq: Seq(seq) })
-        };
-        Ok(self.looked_at()?.into_iter().filter_map(opened).collect())
-    }
-
-    /// Writes down which of them can be opened no more, and keeps those no more that could not for
-    /// a day.
-    ///
-    /// # Errors
-    /// The device's; `Refused`.
-    pub fn note_gone_names(&self) -> Result<()> {
-        let mut changed = self.looked_at()?;
-        changed.retain(|it| it.after != Some(it.before));
-        if changed.is_empty() {
-            return Ok(());
-        }
-        let tx = self.core.begin()?;
-        for Looked { name, after, .. } in &changed {
-            match after {
-                Some(record) => tx.put(tables::OPENED_NAMES, &**name, record)?,
-                None => tx.remove(tables::OPENED_NAMES, &**name)?,
-            }
-        }
-        tx.commit().map(drop)
-    }
-
-    fn looked_at(&self) -> Result<Vec<Looked>> {
+    /// The device's; within, `Refused` as well.
+    pub fn opened_names(&self) -> Result<(Vec<OpenedName>, Result<()>)> {
         // By the machine's clock: the pool's own time is not known yet at a start.
         let now_ns = self.core.machine.clock.wall().as_nanos();
-        let mut all = Vec::new();
+        let (mut kept, mut changed) = (Vec::new(), Vec::new());
         self.core.catalogue.each(tables::OPENED_NAMES, ""..="\u{7f}", |name, record| {
             if let Ok(before) = record {
                 let gone_ns = match self.can_be_opened(&before) {
@@ -77,11 +42,29 @@ impl Volumes {
                 };
                 let is_over = gone_ns.is_some_and(|gone_ns| now_ns - gone_ns >= GONE_KEPT_NS);
                 let after = (!is_over).then_some(OpenedNameRecord { gone_ns, ..before });
-                all.push(Looked { name: name.to_owned(), before, after });
+                let (name, volume_id, seq) = (name.to_owned(), before.volume, Seq(before.seq));
+                if after != Some(before) {
+                    changed.push((name.clone(), after));
+                }
+                kept.extend(after.map(|_| OpenedName { name, volume_id, seq }));
             }
             Ok(true)
         })?;
-        Ok(all)
+        Ok((kept, self.change_opened_names(&changed)))
+    }
+
+    fn change_opened_names(&self, changed: &[(String, Option<OpenedNameRecord>)]) -> Result<()> {
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let tx = self.core.begin()?;
+        for (name, after) in changed {
+            match after {
+                Some(record) => tx.put(tables::OPENED_NAMES, &**name, record)?,
+                None => tx.remove(tables::OPENED_NAMES, &**name)?,
+            }
+        }
+        tx.commit().map(drop)
     }
 
     fn can_be_opened(&self, record: &OpenedNameRecord) -> bool {

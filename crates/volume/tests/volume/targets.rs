@@ -249,8 +249,8 @@ fn a_name_that_was_opened_is_kept_and_for_a_day_where_its_moment_is_gone() {
     let starts = |pool: Arc<Pool>, hours: u64| {
         rig.clock.advance(hours * HOUR_NS);
         let pool = rig.cut_power(pool);
-        let names = pool.opened_names().expect("read");
-        pool.note_gone_names().expect("noted");
+        let (names, noted) = pool.opened_names().expect("read");
+        noted.expect("noted");
         (pool, names)
     };
     // However often the server starts.
