@@ -14,23 +14,12 @@ use crate::placement::Placement;
 /// Bytes of a block that is moved, with the header of its batch.
 const UNSHARED_BYTES: u64 = 4288;
 
-/// How much is done for room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Haste {
-    /// Work that pays by and by.
-    None,
-    /// A write waits for it.
-    Urgent,
-}
-
-impl Haste {
-    /// Segments with less than this share of live bytes are emptied.
-    fn live_percent(self, is_slab: bool) -> u64 {
-        match (self, is_slab) {
-            (Haste::None, false) | (Haste::Urgent, true) => 50,
-            (Haste::None, true) => 0,
-            (Haste::Urgent, false) => 90,
-        }
+/// Segments with less than this share of live bytes are emptied; `urgent` when a write waits.
+fn live_percent(urgent: bool, is_slab: bool) -> u64 {
+    match (urgent, is_slab) {
+        (false, false) | (true, true) => 50,
+        (false, true) => 0,
+        (true, false) => 90,
     }
 }
 
@@ -50,10 +39,10 @@ impl Placement {
 
     /// Segments with few live bytes, the emptiest first, as many as a merge of a timeline has room
     /// to move the blocks of: in a pool that is nearly full a few at a time make more room for
-    /// others, where all at once would find none. In haste a zone that is not filled counts as
+    /// others, where all at once would find none. If it is urgent a zone that is not filled counts as
     /// empty there, and nothing is moved unless that takes fewer zones than it frees. Slabs are
-    /// emptied only in haste: what settled stays there.
-    pub(crate) fn sparse_segments(&self, timeline: &Timeline, haste: Haste) -> BTreeSet<u64> {
+    /// emptied only then: what settled stays there.
+    pub(crate) fn sparse_segments(&self, timeline: &Timeline, urgent: bool) -> BTreeSet<u64> {
         let store = &self.core.store;
         let (flushed, has_common) = {
             let record = self.record.lock();
@@ -62,20 +51,17 @@ impl Placement {
         // Taken out one by one, shared blocks are shared no more: only if that makes room.
         let pays_unshared = |s: &Segment| {
             let end = u64::from(s.end.load(Ordering::Acquire));
-            haste == Haste::Urgent && moved_bytes(s) * 100 < end * haste.live_percent(false)
+            urgent && moved_bytes(s) * 100 < end * live_percent(urgent, false)
         };
         let is_sparse = |s: &Segment| {
             let end = u64::from(s.end.load(Ordering::Acquire));
-            let whole = match haste {
-                Haste::None => end.max(store.zone_bytes / 4),
-                Haste::Urgent => store.zone_bytes,
-            };
+            let whole = if urgent { store.zone_bytes } else { end.max(store.zone_bytes / 4) };
             let is_own = s.log == self.id || (s.log == NO_LOG && has_common);
             (is_own && (s.content() != Content::Shared || pays_unshared(s)))
                 && s.sealed.load(Ordering::Acquire)
                 && !s.held.load(Ordering::Acquire)
                 && s.last_seq() <= flushed
-                && s.live_bytes() * 100 < whole * haste.live_percent(s.slab.is_some())
+                && s.live_bytes() * 100 < whole * live_percent(urgent, s.slab.is_some())
         };
         let mut sparse = store.segments();
         // Moved blocks begin there.
@@ -84,7 +70,7 @@ impl Placement {
         let zones = self.zones_to_move_to(timeline);
         // Batches end where the next would not fit.
         let zone_bytes = store.zone_bytes - SEGMENT_HEADER_BYTES as u64 - UNSHARED_BYTES;
-        let fits = |s: &Segment| haste == Haste::None || moved_bytes(s) <= zones * zone_bytes;
+        let fits = |s: &Segment| !urgent || moved_bytes(s) <= zones * zone_bytes;
         let is_begin = |s: &Segment| begin.as_ref().is_some_and(|b| b.number == s.number);
         sparse.retain(|s| is_sparse(s) && fits(s) && !is_begin(s));
         // Its own segments come first: other volumes may keep the common ones.
@@ -98,12 +84,12 @@ impl Placement {
                 break;
             }
             let gain = (index as u64 + 1).saturating_sub(filled);
-            if gain > gained || haste == Haste::None {
+            if gain > gained || !urgent {
                 (gained, count) = (gain, index + 1);
             }
         }
         let mut sparse: BTreeSet<u64> = sparse[..count].iter().map(|s| s.number).collect();
-        if haste == Haste::None {
+        if !urgent {
             sparse.extend(self.homes_to_leave());
         }
         sparse

@@ -26,10 +26,9 @@ use crate::Result;
 use crate::catalogue::transaction::Transaction;
 use crate::catalogue::{Commit, tables};
 use crate::core::Core;
-use crate::jobs::cleaning::Haste;
 use crate::jobs::dedup::moves::Moves;
 use crate::jobs::map_flush::{commit_segment, record_of_run};
-use crate::jobs::mover::{Errand, Mover};
+use crate::jobs::mover::{BEFORE_IMAGE, CLEANING, Errand, Mover};
 use crate::jobs::packer::{Packed, Packer, Placed};
 use crate::placement::Placement;
 use crate::placement::base::home_bytes;
@@ -49,29 +48,16 @@ const SLOW_ENTRIES_MAX: usize = 2048;
 /// Before-images that are read and written together at most.
 const TOGETHER_MAX: usize = 64;
 
-/// The kind of merge.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Scope {
-    /// Joins some runs.
-    Partial,
-    /// All runs of the timeline; segments to be emptied.
-    Full(BTreeSet<u64>),
-}
-
-impl Scope {
-    /// Whether a segment is to be emptied.
-    fn empties(&self, segment: u64) -> bool {
-        matches!(self, Scope::Full(sparse) if sparse.contains(&segment))
-    }
-}
-
 /// A merge under way.
 pub struct MergeJob {
     /// The volume whose timeline it is.
     pub(crate) volume: Arc<Volume>,
     timeline: Arc<Timeline>,
     inputs: Vec<Arc<StoredRun>>,
-    scope: Scope,
+    /// Whether it takes all runs of the timeline.
+    is_full: bool,
+    /// Segments that it empties.
+    sparse: BTreeSet<u64>,
     openable: Openable,
     /// All but what only those need that branched off, and these.
     own: Openable,
@@ -108,7 +94,7 @@ impl Volume {
             };
             let start = (0..=runs.len() - JOINED).min_by_key(cost).expect("more runs than joined");
             let inputs = runs[start..start + JOINED].to_vec();
-            return self.job(timeline, inputs, Scope::Partial).map(Some);
+            return self.job(timeline, inputs).map(Some);
         }
         Ok(None)
     }
@@ -134,15 +120,23 @@ impl Volume {
         let begin = self.segment_with_room();
         assert!(begin.as_ref().is_none_or(|begin| !sparse.contains(&begin.number)), "it stays");
         let mover = Mover::new(Arc::clone(&self.core), self.id, timeline.id, begin);
-        let job = self.job(timeline, inputs, Scope::Full(sparse))?;
-        Ok(Some(MergeJob { homecoming, leaves_base, packer, moves, mover, ..job }))
+        let job = self.job(timeline, inputs)?;
+        Ok(Some(MergeJob {
+            is_full: true,
+            sparse,
+            homecoming,
+            leaves_base,
+            packer,
+            moves,
+            mover,
+            ..job
+        }))
     }
 
     fn job(
         self: &Arc<Self>,
         timeline: Arc<Timeline>,
         inputs: Vec<Arc<StoredRun>>,
-        scope: Scope,
     ) -> Result<MergeJob> {
         let Needed { openable, held, own, branches } =
             self.core.host()?.needed(timeline.id, Seq::ZERO)?;
@@ -156,7 +150,8 @@ impl Volume {
             volume: Arc::clone(self),
             timeline,
             inputs,
-            scope,
+            is_full: false,
+            sparse: BTreeSet::new(),
             openable,
             own,
             branches,
@@ -185,15 +180,10 @@ impl Placement {
 }
 
 impl MergeJob {
-    /// Whether it takes all runs of its timeline.
-    pub(crate) fn is_full(&self) -> bool {
-        self.scope != Scope::Partial
-    }
-
     /// Whether it can wait for clients: look-ups are no slower without it, and nobody waits for
     /// blocks to come home.
     pub(crate) fn can_wait(&self) -> bool {
-        self.is_full() && self.homecoming.is_none() && !self.leaves_base
+        self.is_full && self.homecoming.is_none() && !self.leaves_base
     }
 
     /// Handles about `entries_max` entries; true when the merge is complete and committed.
@@ -260,7 +250,7 @@ impl MergeJob {
         if self.homecoming.as_ref().is_some_and(|h| key.level > 0 || !h.takes(key.index)) {
             self.settle_gathered()?;
         }
-        let MergeJob { homecoming, scope, nodes, packer, .. } = self;
+        let MergeJob { homecoming, sparse, nodes, packer, .. } = self;
         match homecoming {
             Some(homecoming) if key.level == 0 => {
                 let is_trimmed = |e: &Entry, seen: Seq| {
@@ -268,7 +258,8 @@ impl MergeJob {
                 };
                 let is_asked_for =
                     |newest: usize| packer.as_ref().is_some_and(|p| p.is_asked_for(&kept, newest));
-                homecoming.gather(entries, &kept, |s| scope.empties(s), is_trimmed, is_asked_for);
+                let is_emptied = |segment: u64| sparse.contains(&segment);
+                homecoming.gather(entries, &kept, is_emptied, is_trimmed, is_asked_for);
                 Ok(())
             }
             _ => (0..kept.len()).try_for_each(|index| self.place(&kept, index, false)),
@@ -279,7 +270,7 @@ impl MergeJob {
     /// wanted of it, or moved if it leaves its home or its segment is to be emptied.
     fn place(&mut self, kept: &[Entry], index: usize, leaves: bool) -> Result<()> {
         let entry = kept[index];
-        let is_emptied = self.scope.empties(entry.location.segment());
+        let is_emptied = self.sparse.contains(&entry.location.segment());
         if self.packer.as_ref().is_some_and(|p| p.wants(kept, index, is_emptied)) {
             if self.packer.as_ref().is_some_and(|p| p.is_ripe(entry.key.index)) {
                 self.settle_pack()?;
@@ -295,8 +286,8 @@ impl MergeJob {
         }
         let is_unpacked = self.packer.as_mut().is_some_and(|packer| packer.leaves(kept, index));
         let errand = match (leaves, is_emptied || is_unpacked) {
-            (true, _) => Some(Errand::BeforeImage),
-            (false, true) => Some(Errand::Cleaning),
+            (true, _) => Some(BEFORE_IMAGE),
+            (false, true) => Some(CLEANING),
             (false, false) => None,
         };
         let placed = self.move_if_it_goes(entry, errand)?;
@@ -365,8 +356,8 @@ impl MergeJob {
                     (entry, true)
                 }
                 Placed::Left(entry) => {
-                    let is_emptied = self.scope.empties(entry.location.segment());
-                    let errand = is_emptied.then_some(Errand::Cleaning);
+                    let is_emptied = self.sparse.contains(&entry.location.segment());
+                    let errand = is_emptied.then_some(CLEANING);
                     (self.move_if_it_goes(entry, errand)?, false)
                 }
             };
@@ -377,9 +368,9 @@ impl MergeJob {
 
     /// Brings home what was gathered, and enters all of it in the new run.
     fn settle_gathered(&mut self) -> Result<()> {
-        let MergeJob { homecoming, scope, .. } = self;
+        let MergeJob { homecoming, sparse, .. } = self;
         let Some(homecoming) = homecoming else { return Ok(()) };
-        let (group, places) = homecoming.bring_home(|s| scope.empties(s))?;
+        let (group, places) = homecoming.bring_home(|s| sparse.contains(&s))?;
         let left = self.leave_together(&group.entries, &places.leaving)?;
         for (index, entry) in group.entries.iter().enumerate() {
             if let Some(&moved) = left.get(&index) {
@@ -458,13 +449,13 @@ impl MergeJob {
         self.commit_common(&mut tx, &changes);
         drop(tx.commit()?);
         core.figures.note(&self.inputs, run.as_ref().map(|run| (run.id, figures)));
-        if self.is_full() {
+        if self.is_full {
             let run = run.as_ref().map(|run| run.id);
             self.volume.note_destaged(&self.timeline, run, waiting, away);
             self.volume.note_unmovable(self.unmovable);
         }
         self.install(&core, run, moved, &changes, &dead);
-        let is_sparse = || !self.volume.sparse_segments(&self.timeline, Haste::None).is_empty();
+        let is_sparse = || !self.volume.sparse_segments(&self.timeline, false).is_empty();
         if self.moves.is_some() && is_sparse() {
             self.volume.reclamation().want();
         }

@@ -22,23 +22,12 @@ pub struct Mover {
     timeline: u64,
 }
 
-/// Why a block moves, which is how its reads and writes are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Errand {
-    /// Its segment is emptied.
-    Cleaning,
-    /// It leaves its home for the version that the present shows.
-    BeforeImage,
-}
-
-impl Errand {
-    fn kinds(self) -> (IoKind, IoKind) {
-        match self {
-            Errand::Cleaning => (IoKind::CopyRead, IoKind::CopyWrite),
-            Errand::BeforeImage => (IoKind::BeforeImageRead, IoKind::BeforeImageWrite),
-        }
-    }
-}
+/// How the read and the write of a block that moves are counted.
+pub type Errand = (IoKind, IoKind);
+/// Its segment is emptied.
+pub const CLEANING: Errand = (IoKind::CopyRead, IoKind::CopyWrite);
+/// It leaves its home for the version that the present shows.
+pub const BEFORE_IMAGE: Errand = (IoKind::BeforeImageRead, IoKind::BeforeImageWrite);
 
 /// Reads the block of an entry wherever it is, or from another version that has the same bytes;
 /// false when it cannot be had: such a block stays where it is.
@@ -82,8 +71,7 @@ impl Mover {
     ///
     /// # Errors
     /// `Full`, `Refused`, `Io`.
-    pub fn move_entry(&mut self, entry: &Entry, errand: Errand) -> Result<Option<Entry>> {
-        let (read, write) = errand.kinds();
+    pub fn move_entry(&mut self, entry: &Entry, (read, write): Errand) -> Result<Option<Entry>> {
         let mut payload = Vec::new();
         if !entry.location.is_hole() {
             payload.resize(BLOCK_BYTES as usize, 0);
@@ -114,7 +102,7 @@ impl Mover {
     /// # Errors
     /// `Full`, `Refused`, `Io`.
     pub fn move_homes(&mut self, entries: &[Entry]) -> Result<Vec<Option<Entry>>> {
-        let (read, write) = Errand::BeforeImage.kinds();
+        let (read, write) = BEFORE_IMAGE;
         let segment = self.fresh.with_room(home_bytes())?;
         let store = &self.fresh.core.store;
         let mut end = segment.end.load(Ordering::Acquire);

@@ -6,7 +6,6 @@ use history::TimeRun;
 use units::Seq;
 
 use crate::catalogue::tables;
-use crate::jobs::cleaning::Haste;
 use crate::jobs::job::spare_others;
 use crate::jobs::merge::MergeJob;
 use crate::jobs::parts::Parts;
@@ -24,7 +23,7 @@ pub fn next_reclaim(parts: &Parts, volume: &Arc<Volume>) -> Result<Option<MergeJ
     if volume.wants_reclaim(has_moves(parts, volume))? {
         begin_reclaim(parts, volume)?;
     }
-    next_full_merge(parts, volume, Haste::None)
+    next_full_merge(parts, volume, false)
 }
 
 /// Whether something found for one of a volume's timelines waits to be entered.
@@ -35,15 +34,15 @@ fn has_moves(parts: &Parts, volume: &Volume) -> bool {
     found.any(|id| timelines.get(id).is_some_and(|(record, _)| record.log == volume.id))
 }
 
-/// The next full merge of a reclamation under way.
-fn next_full_merge(parts: &Parts, volume: &Arc<Volume>, haste: Haste) -> Result<Option<MergeJob>> {
+/// The next full merge of a reclamation under way; `urgent` when a write waits for room.
+fn next_full_merge(parts: &Parts, volume: &Arc<Volume>, urgent: bool) -> Result<Option<MergeJob>> {
     loop {
         let Some(id) = volume.reclamation().next() else { return Ok(None) };
         let Some(timeline) = parts.core.timeline(id) else { continue };
-        let sparse = volume.sparse_segments(&timeline, haste);
+        let sparse = volume.sparse_segments(&timeline, urgent);
         // They are for this merge or for none: should there be nothing to merge, nothing waits.
         let moves = parts.dedup.lock().moves.remove(&id);
-        let job = volume.full_merge(timeline, sparse, moves, haste == Haste::Urgent)?;
+        let job = volume.full_merge(timeline, sparse, moves, urgent)?;
         if job.is_some() {
             return Ok(job);
         }
@@ -133,7 +132,7 @@ fn reclaim(parts: &Parts, volume: &Arc<Volume>, goes_on: &dyn Fn() -> bool) -> R
     volume.flush_map()?;
     volume.expire(false)?;
     begin_reclaim(parts, volume)?;
-    while let Some(mut merge) = next_full_merge(parts, volume, Haste::Urgent)? {
+    while let Some(mut merge) = next_full_merge(parts, volume, true)? {
         while !merge.step(1 << 16)? {
             if !goes_on() {
                 // Left to the background, like what else is to be merged.
