@@ -70,23 +70,16 @@ struct Class {
 
 /// Parts of a group that are compared apart: what lies in one place is in one of them.
 fn pieces(group: &[Name]) -> Vec<&[Name]> {
-    let mut pieces = Vec::new();
-    let mut rest = group;
-    while rest.len() > GROUP_MAX {
-        let (last, next) = (rest[GROUP_MAX - 1].location, rest[GROUP_MAX].location);
-        let mut end = GROUP_MAX;
-        if last == next {
-            end = rest.partition_point(|name| name.location < last);
+    let (mut pieces, mut start, mut end) = (Vec::new(), 0, 0);
+    for place in group.chunk_by(|a, b| a.location == b.location) {
+        if end > start && end - start + place.len() > GROUP_MAX {
+            pieces.push(&group[start..end]);
+            start = end;
         }
-        if end == 0 {
-            end = rest.partition_point(|name| name.location <= last);
-        }
-        let (piece, after) = rest.split_at(end);
-        pieces.push(piece);
-        rest = after;
+        end += place.len();
     }
-    if !rest.is_empty() {
-        pieces.push(rest);
+    if end > start {
+        pieces.push(&group[start..]);
     }
     pieces
 }
