@@ -39,26 +39,11 @@ impl Moments {
         let mut page = HistoryPage { events, ..HistoryPage::default() };
         let mut before = self.time_entry(By::Time(from.time))?.unwrap_or_default();
         before.seq = before.seq.max(from.seq);
-        let mut full = false;
-        let mut take = |entry: &TimeEntry| {
-            if entry.time > to.time || full {
-                return false;
-            }
-            full = !add(&mut page, &before, entry, step_ns, limit);
+        self.each_time_after(By::Time(from.time), |entry| {
+            let goes_on = entry.time <= to.time && add(&mut page, &before, entry, step_ns, limit);
             before = *entry;
-            !full
-        };
-        let recent = self.log().with_times(<[TimeEntry]>::to_vec);
-        let first_recent = recent.first().map_or(Seq(u64::MAX), |e| e.seq);
-        self.times().scan_after(&self.core.store, By::Time(from.time), |entry| {
-            entry.seq < first_recent && take(entry)
+            goes_on
         })?;
-        let after = recent.partition_point(|e| e.time <= from.time);
-        for entry in &recent[after..] {
-            if !take(entry) {
-                break;
-            }
-        }
         Ok(page)
     }
 

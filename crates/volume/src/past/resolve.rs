@@ -280,6 +280,25 @@ impl Stream {
         })
     }
 
+    /// Visits the entries of the time index after `by` in order, until `visit` says false.
+    pub(crate) fn each_time_after(
+        &self,
+        by: By,
+        mut visit: impl FnMut(&TimeEntry) -> bool,
+    ) -> Result<()> {
+        // Memory first: what leaves it meanwhile is in the index already.
+        let recent = self.log().with_times(<[TimeEntry]>::to_vec);
+        let first_recent = recent.first().map_or(Seq(u64::MAX), |e| e.seq);
+        let mut goes_on = true;
+        self.times().scan_after(&self.core.store, by, |entry| {
+            let is_recent = entry.seq >= first_recent;
+            goes_on = is_recent || visit(entry);
+            goes_on && !is_recent
+        })?;
+        let _ = goes_on && recent.iter().filter(|entry| !by.reached(entry)).all(visit);
+        Ok(())
+    }
+
     /// An opening of the volume as of a seq that is kept from expiring by the caller.
     pub(crate) fn open_at(&self, seq: Seq) -> Result<Arc<Opening>> {
         let record = self.record.lock();

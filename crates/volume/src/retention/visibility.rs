@@ -204,17 +204,10 @@ impl Moments {
             // Its beginning is the end of an interval too, if nothing was written in it.
             None => visit(Seq(record.created_seq), record.created_ns),
         }
-        let recent = self.log().with_times(<[format::time::TimeEntry]>::to_vec);
-        let first_recent = recent.first().map_or(Seq(u64::MAX), |e| e.seq);
-        self.times().scan_after(&self.core.store, By::Seq(begin), |entry| {
-            if entry.seq < first_recent {
-                visit(entry.seq, entry.time.as_nanos());
-            }
+        self.each_time_after(By::Seq(begin), |entry| {
+            visit(entry.seq, entry.time.as_nanos());
             true
         })?;
-        for entry in recent.iter().filter(|e| e.seq > begin) {
-            visit(entry.seq, entry.time.as_nanos());
-        }
         // The last window is complete if its time is over: then its end can be opened too.
         if let Some((last, _)) = before {
             ends.push(last);
