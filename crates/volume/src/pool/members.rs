@@ -105,10 +105,16 @@ impl Engine {
     /// # Errors
     /// `NotFound`, `Refused` with what is missing, `Io`.
     pub fn replace_member(&self, path: &str, with: Candidate) -> Result<()> {
-        self.check_open()?;
         let member = self.member_at(path)?;
-        let array = self.members.array().expect("it has members");
-        array.replace(member, with, self.new_id()).map_err(of_array)?;
+        self.change_members(|array| array.replace(member, with, self.new_id()))
+    }
+
+    fn change_members(
+        &self,
+        change: impl FnOnce(&Array) -> std::result::Result<(), ArrayError>,
+    ) -> Result<()> {
+        self.check_open()?;
+        change(self.members.array().ok_or_else(not_on_members)?).map_err(of_array)?;
         self.note_members_now();
         Ok(())
     }
@@ -167,11 +173,7 @@ impl Engine {
     /// # Errors
     /// `Invalid` with what is wrong, `Io`.
     pub fn add_spare(&self, with: Candidate) -> Result<()> {
-        self.check_open()?;
-        let array = self.members.array().ok_or_else(not_on_members)?;
-        array.add_spare(with, self.new_id()).map_err(of_array)?;
-        self.note_members_now();
-        Ok(())
+        self.change_members(|array| array.add_spare(with, self.new_id()))
     }
 
     /// Takes a spare away.
@@ -179,11 +181,7 @@ impl Engine {
     /// # Errors
     /// `Invalid` if there is none at the path, `Io`.
     pub fn remove_spare(&self, path: &str) -> Result<()> {
-        self.check_open()?;
-        let array = self.members.array().ok_or_else(not_on_members)?;
-        array.remove_spare(path).map_err(of_array)?;
-        self.note_members_now();
-        Ok(())
+        self.change_members(|array| array.remove_spare(path))
     }
 
     /// Makes the pool larger while it is used: by a stack over blank devices, behind what there is,
