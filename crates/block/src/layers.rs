@@ -3,7 +3,6 @@
 //! A layer forwards by default and overrides only what it changes.
 
 mod crypt;
-mod delay;
 mod gates;
 mod memory;
 mod mirror;
@@ -16,7 +15,6 @@ mod stripe;
 mod trial;
 
 pub use crypt::{CryptDevice, CryptError, CryptKey, KeySource};
-pub use delay::{DelayDevice, Delays, Pause};
 pub(crate) use gates::Gates;
 pub use memory::MemoryDevice;
 pub use mirror::MirrorDevice;

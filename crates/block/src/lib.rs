@@ -36,8 +36,7 @@ pub use array::{
 pub use error::{DeviceError, DeviceErrorKind, Operation};
 pub use heal::{Ledger, Outcome, Right};
 pub use layers::{
-    CryptDevice, CryptError, CryptKey, DelayDevice, Delays, KeySource, MemoryDevice, Pause,
-    Standing, StripeDevice, TrialDevice,
+    CryptDevice, CryptError, CryptKey, KeySource, MemoryDevice, Standing, StripeDevice, TrialDevice,
 };
 pub use layout::Layout;
 pub use media::MediaDevice;

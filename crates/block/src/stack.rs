@@ -14,9 +14,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use units::{Size, Span};
+use units::Size;
 
-use crate::layers::{CryptError, Delays, KeySource, PARITIES_MAX};
+use crate::layers::{CryptError, KeySource, PARITIES_MAX};
 
 /// Members of one stack, at most.
 pub const MEMBERS_MAX: usize = 32;
@@ -27,11 +27,9 @@ pub const CHUNK_BYTES: u64 = 64 << 10;
 /// Bytes of one slot of a parity's journal if nothing is said: about as much as a client writes
 /// between two flushes.
 pub const JOURNAL_BYTES: u64 = 16 << 20;
-/// The answer to a layer that was removed: all that a pool reads has its checksum in the map or
-/// in itself.
-const NO_INTEGRITY: &str = "the layer integrity was removed: every read of a pool is checked \
-    without it; open the pool with the version that made it, export its volumes, and import them \
-    into a new pool";
+/// The way out for a pool on a layer that was removed.
+const REMOVED: &str = "open the pool with the version that made it, export its volumes, and import \
+    them into a new pool";
 /// The longest text, in bytes.
 pub const TEXT_BYTES_MAX: usize = 4096;
 
@@ -75,13 +73,6 @@ pub enum Stack {
         /// Over what.
         below: Box<Stack>,
     },
-    /// Slower.
-    Delay {
-        /// By how much.
-        delays: Delays,
-        /// Over what.
-        below: Box<Stack>,
-    },
 }
 
 /// Why a text is no stack.
@@ -105,7 +96,7 @@ impl Stack {
             | Stack::Concat { below }
             | Stack::Mirror { below }
             | Stack::Parity { below, .. } => below,
-            Stack::Crypt { below, .. } | Stack::Delay { below, .. } => std::slice::from_ref(below),
+            Stack::Crypt { below, .. } => std::slice::from_ref(below),
         }
     }
 
@@ -116,7 +107,7 @@ impl Stack {
             | Stack::Concat { below }
             | Stack::Mirror { below }
             | Stack::Parity { below, .. } => below,
-            Stack::Crypt { below, .. } | Stack::Delay { below, .. } => std::slice::from_mut(below),
+            Stack::Crypt { below, .. } => std::slice::from_mut(below),
         }
     }
 
@@ -254,12 +245,6 @@ impl fmt::Display for Stack {
                 below
             }
             Stack::Crypt { key, below } => return write!(f, "crypt[key={key}]({below})"),
-            Stack::Delay { delays, below } => {
-                let Delays { read_ns, write_ns, flush_ns } = *delays;
-                let times = [read_ns, write_ns, flush_ns].map(Span);
-                let [read, write, flush] = times;
-                return write!(f, "delay[read={read},write={write},flush={flush}]({below})");
-            }
         };
         for (i, stack) in below.iter().enumerate() {
             write!(f, "{}{stack}", if i == 0 { "(" } else { ", " })?;
@@ -423,20 +408,21 @@ impl Parser<'_> {
                 Stack::Mirror { below }
             }
             "parity" => self.parity(&mut option, below)?,
-            "integrity" => return Err(self.error(NO_INTEGRITY)),
+            "integrity" | "delay" => {
+                return Err(self.error(format!("the layer {name} was removed: {REMOVED}")));
+            }
             "crypt" => {
                 let Some(text) = option("key") else {
                     return Err(self.error("crypt needs a key, as in crypt[key=file:/path](..)"));
                 };
                 let key = text.parse().map_err(|e: CryptError| self.error(e.to_string()))?;
-                Stack::Crypt { key, below: self.one(name, below)? }
-            }
-            "delay" => {
-                let delays = self.delays(&mut option)?;
-                Stack::Delay { delays, below: self.one(name, below)? }
+                let Ok([one]) = <[Stack; 1]>::try_from(below) else {
+                    return Err(self.error("crypt lies over one thing"));
+                };
+                Stack::Crypt { key, below: Box::new(one) }
             }
             _ => {
-                let known = "stripe, concat, mirror, parity, crypt, delay";
+                let known = "stripe, concat, mirror, parity, crypt";
                 return Err(self.error(format!("there is no layer {name}; there are {known}")));
             }
         };
@@ -444,25 +430,6 @@ impl Parser<'_> {
             Some((unknown, _)) => Err(self.error(format!("{name} has no option {unknown}"))),
             None => Ok(stack),
         }
-    }
-
-    /// What a layer over one thing lies over.
-    fn one(&self, name: &str, below: Vec<Stack>) -> Result<Box<Stack>, StackError> {
-        match <[Stack; 1]>::try_from(below) {
-            Ok([one]) => Ok(Box::new(one)),
-            Err(_) => Err(self.error(format!("{name} lies over one thing"))),
-        }
-    }
-
-    fn delays(&self, option: &mut Options<'_>) -> Result<Delays, StackError> {
-        let mut time = |wanted| match option(wanted) {
-            None => Ok(0),
-            Some(text) => {
-                text.parse::<Span>().map(Span::as_nanos).map_err(|e| self.error(e.to_string()))
-            }
-        };
-        let [read_ns, write_ns, flush_ns] = [time("read")?, time("write")?, time("flush")?];
-        Ok(Delays { read_ns, write_ns, flush_ns })
     }
 
     fn parity(&self, option: &mut Options<'_>, below: Vec<Stack>) -> Result<Stack, StackError> {
@@ -535,7 +502,6 @@ mod tests {
             "stripe[chunk=4KiB](a, b, c)",
             "mirror(stripe[chunk=16MiB](a, b), stripe(c, d))",
             "mirror(crypt[key=file:/etc/key](a), crypt[key=env:KEY](b))",
-            "delay[read=5ms,write=0s,flush=1s](a)",
             "parity(a, b, c)",
             "stripe(parity[failures=2](a, b, c, d), parity[failures=2](e, f, g, h))",
             "parity[failures=3,chunk=4KiB,journal=64KiB](a, b, c, d, stripe(e, f))",
@@ -563,11 +529,10 @@ mod tests {
         for text in ["integrity(a)", "mirror(integrity[mismatch=trust-copies](a), b)"] {
             assert!(error_of(text).contains("integrity was removed"), "{text}");
         }
-        assert!(error_of("delay(a, b)").contains("one thing"));
+        assert!(error_of("mirror(a, delay[read=5ms](b))").contains("delay was removed"));
+        assert!(error_of("crypt[key=env:A](a, b)").contains("one thing"));
         assert!(error_of("crypt(a)").contains("needs a key"));
         assert!(error_of("crypt[key=here](a)").contains("no source of keys"));
-        assert!(error_of("delay[read=5m](a)").contains("5m"));
-
         assert!(error_of("mirror[chunk=4KiB](a, b)").contains("mirror has no option chunk"));
         assert!(error_of("stripe[chunk=5KiB](a, b)").contains("power of two"));
         assert!(error_of("stripe[chunk=big](a, b)").contains("big"));
@@ -606,7 +571,6 @@ mod tests {
             "stripe[chunk=4KiB](a, b)",
             "parity[failures=2,chunk=4KiB,journal=64KiB](a, b, c, d)",
             "crypt[key=env:KEY](a)",
-            "delay[read=1ms,write=1ms,flush=1ms](a)",
         ];
         for layer in known.split(", ") {
             let row = page.lines().find(|line| line.starts_with(&format!("| `{layer}(")));

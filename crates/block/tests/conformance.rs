@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use env::{FileMedia, Media};
 use hindsight_block::{
-    Array, BlockDevice, Candidate, CryptDevice, CryptKey, DelayDevice, Delays, DeviceErrorKind,
-    Identities, Materials, MediaDevice, MemoryDevice, Operation, Pause, StripeDevice, TrialDevice,
+    Array, BlockDevice, Candidate, CryptDevice, CryptKey, DeviceErrorKind, Identities, Materials,
+    MediaDevice, MemoryDevice, Operation, StripeDevice, TrialDevice,
 };
 use sim::{Random, SimMedia};
 
@@ -18,16 +18,6 @@ const LEN_BYTES: u64 = 9 << 20;
 const JOURNAL_BYTES: u64 = 4 * hindsight_block::stack::JOURNAL_BYTES;
 
 type Device = Arc<dyn BlockDevice>;
-
-fn no_pause() -> Pause {
-    Arc::new(|_| {})
-}
-
-/// Writes and flushes wait; reads need not.
-fn delayed(below: Device) -> Device {
-    let delays = Delays { read_ns: 0, write_ns: 1, flush_ns: 1 };
-    Arc::new(DelayDevice::new(below, delays, no_pause()))
-}
 
 /// An n-th of the length.
 fn memory(n: u64) -> Device {
@@ -87,7 +77,6 @@ fn on_every_device(rule: impl Fn(&Device)) {
         over(SimMedia::filled(LEN_BYTES, 2, 0xa5)),
         over(cold),
         Arc::new(MemoryDevice::new(LEN_BYTES)),
-        delayed(over(SimMedia::new(LEN_BYTES, 5))),
         encrypted(|len| over(SimMedia::new(len, 7))),
         encrypted(|len| Arc::new(MemoryDevice::new(len))),
         encrypted(|len| over(SimMedia::filled(len, 6, 0xa5))),
@@ -250,17 +239,14 @@ fn one_thread_writes_while_others_read() {
 }
 
 #[test]
-fn a_flush_outlives_a_power_cut_through_every_layer() {
-    for is_delayed in [false, true] {
-        let media = Arc::new(SimMedia::new(LEN_BYTES, 9));
-        let bottom: Device = Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(&media)));
-        let device = if is_delayed { delayed(bottom) } else { bottom };
-        write(&device, 5000, &[6; 9000]);
-        device.flush().expect("a flush");
-        write(&device, 5000, &[7; 9000]);
-        media.crash_with(&mut |_, _| sim::Keep::Nothing);
-        assert_eq!(read(&device, 5000, 9000), vec![6; 9000]);
-    }
+fn a_flush_outlives_a_power_cut() {
+    let media = Arc::new(SimMedia::new(LEN_BYTES, 9));
+    let device: Device = Arc::new(MediaDevice::new(Arc::<SimMedia>::clone(&media)));
+    write(&device, 5000, &[6; 9000]);
+    device.flush().expect("a flush");
+    write(&device, 5000, &[7; 9000]);
+    media.crash_with(&mut |_, _| sim::Keep::Nothing);
+    assert_eq!(read(&device, 5000, 9000), vec![6; 9000]);
 }
 
 #[test]

@@ -10,7 +10,6 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use block::stack::{Stack, StackError};
 use block::{
@@ -480,9 +479,8 @@ pub(crate) fn with_materials<T>(use_them: impl FnOnce(&Materials<'_>) -> T) -> T
     let random = Arc::new(|bytes: &mut [u8]| {
         ring::rand::SystemRandom::new().fill(bytes).expect("the kernel has random numbers");
     });
-    let pause = Arc::new(|nanos| std::thread::sleep(Duration::from_nanos(nanos)));
     let together = Arc::new(AtOnce);
-    use_them(&Materials { key: &read_key, random, pause, together })
+    use_them(&Materials { key: &read_key, random, together })
 }
 
 /// The key that a source names.

@@ -11,7 +11,7 @@ use super::renewed::Renewed;
 use super::shared::{Shared, is_readable, number_of};
 use crate::layers::{
     CryptDevice, CryptError, CryptKey, Keeper, KeySource, Layout, MirrorDevice, ParityDevice,
-    Pause, Setting, Side, Standing, StripeDevice,
+    Setting, Side, Standing, StripeDevice,
 };
 use crate::stack::Stack;
 use crate::{BlockDevice, InTurn, Result, Together};
@@ -25,20 +25,17 @@ pub struct Materials<'a> {
     pub key: &'a dyn Fn(&KeySource) -> std::result::Result<CryptKey, String>,
     /// Fills bytes with what nobody can guess.
     pub random: Random,
-    /// How the delay layer waits.
-    pub pause: Pause,
     /// How several members are asked to make something durable.
     pub together: Arc<dyn Together>,
 }
 
 impl Materials<'_> {
-    /// For stacks without `crypt` and `delay`.
+    /// For stacks without `crypt`.
     #[must_use]
     pub fn none() -> Materials<'static> {
         Materials {
             key: &|source| Err(format!("nobody reads {source} here")),
             random: Arc::new(|bytes| bytes.fill(1)),
-            pause: Arc::new(|_| {}),
             together: Arc::new(InTurn),
         }
     }
@@ -65,7 +62,6 @@ pub(super) fn top_bytes(stack: &Stack, members: &[Member]) -> u64 {
         Stack::Mirror { below } => least(below),
         Stack::Parity { below, .. } => layout(stack).len_bytes(least(below)),
         Stack::Crypt { below, .. } => CryptDevice::bytes_above(top_bytes(below, members)),
-        Stack::Delay { below, .. } => top_bytes(below, members),
     }
 }
 
@@ -128,9 +124,7 @@ fn build_at(
             let setting = setting(shared, &materials.together, depth);
             Arc::new(parity(shared, layout(stack), (devices, below), setting, making)?)
         }
-        Stack::Crypt { .. } | Stack::Delay { .. } => {
-            over(depth, shared, members, stack, materials, making)?
-        }
+        Stack::Crypt { .. } => over(depth, shared, members, stack, materials, making)?,
     })
 }
 
@@ -221,7 +215,7 @@ pub(super) fn unusable(
     look(shared, stack, materials, &mut looked)?;
     let Looked { unopened, right_keys } = looked;
     let judge = |(members, Unopened { error, key }): (Vec<usize>, Unopened)| {
-        let is_known = key.is_some_and(|key| right_keys.contains(&key));
+        let is_known = right_keys.contains(&key);
         match error {
             CryptError::WrongKey { .. } if !is_known => Err(of_layer(error)),
             error => Ok(Unusable { members, error }),
@@ -244,7 +238,7 @@ fn look(
         | Stack::Parity { below, .. } => {
             return below.iter().try_for_each(|s| look(shared, s, materials, looked));
         }
-        Stack::Crypt { .. } | Stack::Delay { .. } => base_of(stack),
+        Stack::Crypt { .. } => base_of(stack),
     };
     let before = looked.unopened.len();
     look(shared, base, materials, looked)?;

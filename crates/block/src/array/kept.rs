@@ -4,36 +4,29 @@ use std::sync::Arc;
 
 use super::build::{Device, Materials, Random};
 use super::candidate::ArrayError;
-use crate::layers::{CryptDevice, CryptError, CryptKey, DelayDevice, Delays, KeySource, Pause};
+use crate::layers::{CryptDevice, CryptError, CryptKey, KeySource};
 use crate::stack::Stack;
 use crate::{DeviceError, DeviceErrorKind, Operation};
 
-#[derive(Clone)]
-enum Layer {
-    Crypt(KeySource, Arc<CryptKey>),
-    Delay(Delays),
-}
-
 /// Layers, the lowest first, and what they are made and opened with.
 pub(super) struct Kept {
-    layers: Vec<Layer>,
+    layers: Vec<(KeySource, Arc<CryptKey>)>,
     /// How deep the uppermost lies; none of those of a single member, which are opened anew with
     /// the book held, when nobody else has them.
     depth: Option<usize>,
     random: Random,
-    pause: Pause,
 }
 
 /// A layer that cannot be opened.
 pub(super) struct Unopened {
     pub error: CryptError,
-    /// Its key, if it has one.
-    pub key: Option<KeySource>,
+    /// Where its key is.
+    pub key: KeySource,
 }
 
 /// What lies under the layers over one thing.
 pub(super) fn base_of(mut stack: &Stack) -> &Stack {
-    while let Stack::Crypt { below, .. } | Stack::Delay { below, .. } = stack {
+    while let Stack::Crypt { below, .. } = stack {
         stack = below;
     }
     stack
@@ -46,25 +39,16 @@ impl Kept {
     /// When a key cannot be had.
     pub fn of(mut stack: &Stack, materials: &Materials<'_>) -> Result<Kept, ArrayError> {
         let mut layers = Vec::new();
-        loop {
-            let (layer, below) = match stack {
-                Stack::Crypt { key, below } => {
-                    let read = (materials.key)(key).map_err(|text| {
-                        let text = format!("{key} ({text})");
-                        let expected = "one that can be read";
-                        of_layer(CryptError::KeySource { text, expected })
-                    })?;
-                    (Layer::Crypt(key.clone(), Arc::new(read)), below)
-                }
-                Stack::Delay { delays, below } => (Layer::Delay(*delays), below),
-                _ => break,
-            };
-            layers.push(layer);
+        while let Stack::Crypt { key, below } = stack {
+            let read = (materials.key)(key).map_err(|text| {
+                let text = format!("{key} ({text})");
+                of_layer(CryptError::KeySource { text, expected: "one that can be read" })
+            })?;
+            layers.push((key.clone(), Arc::new(read)));
             stack = below;
         }
         layers.reverse();
-        let (random, pause) = (Arc::clone(&materials.random), Arc::clone(&materials.pause));
-        Ok(Kept { layers, depth: None, random, pause })
+        Ok(Kept { layers, depth: None, random: Arc::clone(&materials.random) })
     }
 
     /// The same, so deep in a stack.
@@ -79,71 +63,43 @@ impl Kept {
 
     /// Whether there is nothing to make anew with a device.
     pub fn is_nothing(&self) -> bool {
-        self.layers.iter().all(|layer| matches!(layer, Layer::Delay(_)))
+        self.layers.is_empty()
     }
 
     /// The sources of all keys.
     pub fn keys(&self) -> impl Iterator<Item = &KeySource> {
-        self.layers.iter().filter_map(Layer::key)
+        self.layers.iter().map(|(key, _)| key)
     }
 
     /// Bytes above all of them.
     pub fn bytes_above(&self, below_bytes: u64) -> u64 {
-        self.layers.iter().fold(below_bytes, |bytes, layer| layer.bytes_above(bytes))
+        self.layers.iter().fold(below_bytes, |bytes, _| CryptDevice::bytes_above(bytes))
     }
 
     /// Opens all of them on a device.
     pub fn open(&self, device: Device) -> Result<Device, Unopened> {
-        let mut layers = self.layers.iter().enumerate();
-        layers.try_fold(device, |below, (number, layer)| self.open_one(number, layer, below))
+        (0..self.count()).try_fold(device, |below, number| self.open_one(number, below))
     }
 
-    fn open_one(&self, number: usize, layer: &Layer, below: Device) -> Result<Device, Unopened> {
-        let opened: Result<Device, CryptError> = match layer {
-            Layer::Crypt(_, key) => {
-                let depth = self.depth.map(|depth| depth + self.layers.len() - 1 - number);
-                let opened = CryptDevice::open(below, key);
-                opened.map(|device| match depth {
-                    Some(depth) => Arc::new(device.at_depth(depth)) as Device,
-                    None => Arc::new(device),
-                })
-            }
-            Layer::Delay(delays) => {
-                Ok(Arc::new(DelayDevice::new(below, *delays, Arc::clone(&self.pause))))
-            }
-        };
-        opened.map_err(|error| Unopened { error, key: layer.key().cloned() })
+    fn open_one(&self, number: usize, below: Device) -> Result<Device, Unopened> {
+        let (source, key) = &self.layers[number];
+        let opened = CryptDevice::open(below, key)
+            .map_err(|error| Unopened { error, key: source.clone() })?;
+        let depth = self.depth.map(|depth| depth + self.count() - 1 - number);
+        Ok(match depth {
+            Some(depth) => Arc::new(opened.at_depth(depth)),
+            None => Arc::new(opened),
+        })
     }
 
     /// Makes all of them on a device on which nothing was written.
     pub fn make(&self, device: &Device) -> Result<(), CryptError> {
         let mut below = Arc::clone(device);
-        for (number, layer) in self.layers.iter().enumerate() {
-            match layer {
-                Layer::Crypt(_, key) => {
-                    CryptDevice::format(&*below, key, &mut |bytes| (self.random)(bytes))?;
-                }
-                Layer::Delay(_) => {}
-            }
-            below = self.open_one(number, layer, below).map_err(|unopened| unopened.error)?;
+        for (number, (_, key)) in self.layers.iter().enumerate() {
+            CryptDevice::format(&*below, key, &mut |bytes| (self.random)(bytes))?;
+            below = self.open_one(number, below).map_err(|unopened| unopened.error)?;
         }
         Ok(())
-    }
-}
-
-impl Layer {
-    fn key(&self) -> Option<&KeySource> {
-        match self {
-            Layer::Crypt(source, _) => Some(source),
-            Layer::Delay(_) => None,
-        }
-    }
-
-    fn bytes_above(&self, below_bytes: u64) -> u64 {
-        match self {
-            Layer::Crypt(..) => CryptDevice::bytes_above(below_bytes),
-            Layer::Delay(_) => below_bytes,
-        }
     }
 }
 

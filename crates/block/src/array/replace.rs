@@ -179,7 +179,7 @@ pub(super) fn can_be_replaced(stack: &Stack, member: usize) -> bool {
         Stack::Stripe { below, .. } | Stack::Concat { below } => {
             below.iter().any(|s| has(s) && can_be_replaced(s, member))
         }
-        Stack::Crypt { below, .. } | Stack::Delay { below, .. } => can_be_replaced(below, member),
+        Stack::Crypt { below, .. } => can_be_replaced(below, member),
     }
 }
 
@@ -187,7 +187,7 @@ fn is_plain(stack: &Stack) -> bool {
     match stack {
         Stack::Member(_) => true,
         Stack::Stripe { below, .. } | Stack::Concat { below } => below.iter().all(is_plain),
-        Stack::Crypt { .. } | Stack::Delay { .. } => {
+        Stack::Crypt { .. } => {
             matches!(base_of(stack), Stack::Member(_))
         }
         Stack::Mirror { .. } | Stack::Parity { .. } => false,

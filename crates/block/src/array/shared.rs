@@ -83,7 +83,7 @@ pub(super) fn is_readable(stack: &Stack, is_in: &dyn Fn(usize) -> bool) -> bool 
         Stack::Parity { failures, below, .. } => {
             below.iter().filter(|s| !is_readable(s, is_in)).count() <= *failures
         }
-        Stack::Crypt { below, .. } | Stack::Delay { below, .. } => is_readable(below, is_in),
+        Stack::Crypt { below, .. } => is_readable(below, is_in),
     }
 }
 

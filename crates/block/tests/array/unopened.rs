@@ -14,13 +14,12 @@ const HEADERS: [u64; 2] = [AREA_BYTES, AREA_BYTES + (64 << 10)];
 
 /// Stacks, those who are out when the first member's layer cannot be opened, and who may be lost
 /// then.
-const STACKS: [(&str, &[usize], usize); 6] = [
+const STACKS: [(&str, &[usize], usize); 5] = [
     ("mirror(crypt[key=env:A](a), crypt[key=env:A](b))", &[0], 1),
     ("mirror(crypt[key=env:A](a), b)", &[0], 1),
     ("mirror(stripe(crypt[key=env:A](a), crypt[key=env:A](b)), stripe(c, d))", &[0], 2),
     ("parity[journal=64KiB](crypt[key=env:A](a), crypt[key=env:A](b), c)", &[0], 2),
     ("mirror(crypt[key=env:B](crypt[key=env:A](a)), crypt[key=env:A](b))", &[0], 1),
-    ("mirror(delay[read=1ms](crypt[key=env:A](a)), crypt[key=env:A](b))", &[0], 1),
 ];
 
 fn lose_headers(media: &SimMedia) {

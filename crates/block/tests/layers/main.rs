@@ -2,4 +2,3 @@
 
 mod crypt;
 mod pair;
-mod passing;

@@ -1,13 +1,14 @@
 //! Reading the past does not slow the present (promise 8): not by a clock, which a busy machine
 //! would decide, but by what is waited for and what is looked up again.
 
+use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use block::{BlockDevice, DelayDevice, Delays, MediaDevice, MemoryDevice, Pause};
+use block::{BlockDevice, MediaDevice, MemoryDevice};
 use env::{FileMedia, RealClock, RealEntropy};
 use hindsight_volume::{
     Budget, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
@@ -83,19 +84,49 @@ fn device_that_holds_a_read(
 ) -> (Arc<dyn BlockDevice>, Arc<AtomicBool>, Receiver<()>, Sender<()>) {
     let (begun, has_begun) = mpsc::channel();
     let (let_go, may_go) = mpsc::channel();
+    let next_waits = Arc::new(AtomicBool::new(false));
     let (begun, may_go) = (Mutex::new(begun), Mutex::new(may_go));
-    let is_asked = Arc::new(AtomicBool::new(false));
-    let next_waits = Arc::clone(&is_asked);
-    let pause: Pause = Arc::new(move |_| {
-        if !next_waits.swap(false, Ordering::SeqCst) {
-            return;
+    let device = HoldsARead { below, next_waits: Arc::clone(&next_waits), begun, may_go };
+    (Arc::new(device), next_waits, has_begun, let_go)
+}
+
+struct HoldsARead {
+    below: Arc<dyn BlockDevice>,
+    next_waits: Arc<AtomicBool>,
+    begun: Mutex<Sender<()>>,
+    may_go: Mutex<Receiver<()>>,
+}
+
+impl BlockDevice for HoldsARead {
+    fn len_bytes(&self) -> u64 {
+        self.below.len_bytes()
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> block::Result<()> {
+        if self.next_waits.swap(false, Ordering::SeqCst) {
+            self.begun.lock().expect("not poisoned").send(()).expect("the test waits for it");
+            let may_go = self.may_go.lock().expect("not poisoned");
+            may_go.recv_timeout(PATIENCE).expect("it is let go");
         }
-        begun.lock().expect("not poisoned").send(()).expect("the test waits for it");
-        may_go.lock().expect("not poisoned").recv_timeout(PATIENCE).expect("it is let go");
-    });
-    let delays = Delays { read_ns: 1, ..Delays::default() };
-    let device = DelayDevice::new(below, delays, pause);
-    (Arc::new(device), is_asked, has_begun, let_go)
+        self.below.read_at(offset, buffer)
+    }
+    fn try_read_at(&self, _offset: u64, _buffer: &mut [u8]) -> block::Result<bool> {
+        Ok(false)
+    }
+    fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> block::Result<()> {
+        self.below.write_at(offset, slices)
+    }
+    fn flush(&self) -> block::Result<()> {
+        self.below.flush()
+    }
+    fn allocate(&self, offset: u64, length_bytes: u64) -> block::Result<()> {
+        self.below.allocate(offset, length_bytes)
+    }
+    fn discard(&self, offset: u64, length_bytes: u64) -> block::Result<()> {
+        self.below.discard(offset, length_bytes)
+    }
+    fn describe(&self) -> String {
+        self.below.describe()
+    }
 }
 
 #[test]
