@@ -25,20 +25,20 @@ const LETTERS: &[u8; 26] = b"abcdefghijklmnopqrstuvwxyz";
 pub(crate) struct Made {
     pub(crate) text: String,
     pub(crate) id: String,
-    pub(crate) secret_sha256: String,
+    pub(crate) secret_sha256: [u8; 32],
 }
 
 /// A token that was shown.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Shown<'a> {
     pub(crate) id: &'a str,
-    secret_sha256: String,
+    secret_sha256: [u8; 32],
 }
 
 impl Shown<'_> {
     /// Whether its secret has this hash: in a time that says nothing of where they differ.
-    pub(crate) fn is(&self, secret_sha256: &str) -> bool {
-        self.secret_sha256.as_bytes().ct_eq(secret_sha256.as_bytes()).into()
+    pub(crate) fn is(&self, secret_sha256: &[u8; 32]) -> bool {
+        self.secret_sha256.ct_eq(secret_sha256).into()
     }
 }
 
@@ -76,9 +76,10 @@ pub(crate) fn read(text: &str) -> Option<Shown<'_>> {
     is_whole.then(|| Shown { id, secret_sha256: hash(secret) })
 }
 
-/// The hash of a secret in hex: that is what is kept.
-pub(crate) fn hash(secret: &str) -> String {
-    digest(&SHA256, secret.as_bytes()).as_ref().iter().map(|b| format!("{b:02x}")).collect()
+/// The hash of a secret: that is what is kept.
+pub(crate) fn hash(secret: &str) -> [u8; 32] {
+    let digest = digest(&SHA256, secret.as_bytes());
+    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
 fn sum(text: &str) -> String {

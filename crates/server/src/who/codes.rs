@@ -19,7 +19,7 @@ const COUNT_MAX: usize = 1000;
 
 /// The codes that were not used yet, by the SHA-256 of their texts.
 #[derive(Debug)]
-pub(crate) struct Codes(RankedMutex<HashMap<String, Code>>);
+pub(crate) struct Codes(RankedMutex<HashMap<[u8; 32], Code>>);
 
 /// A code: the token that it stands for, and who wanted it.
 #[derive(Debug)]

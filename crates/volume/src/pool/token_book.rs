@@ -1,5 +1,7 @@
-//! Tokens in memory: each with its record.
+//! Tokens in memory: each with its record, found by name and by id.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use units::{NamePattern, Role, WallTime};
@@ -17,8 +19,8 @@ pub struct TokenSpec {
     pub name: String,
     /// The letters by which it is found.
     pub id: String,
-    /// SHA-256 of its secret, in hex.
-    pub secret_sha256: String,
+    /// SHA-256 of its secret.
+    pub secret_sha256: [u8; 32],
     /// Its rights.
     pub role: Role,
     /// The names of volumes that it sees; none are all.
@@ -73,7 +75,7 @@ impl Token {
         let spec = &self.spec;
         TokenRecord {
             id: spec.id.clone(),
-            secret_sha256: spec.secret_sha256.clone(),
+            secret_sha256: spec.secret_sha256.iter().map(|byte| format!("{byte:02x}")).collect(),
             role: spec.role,
             volumes: spec.volumes.iter().map(ToString::to_string).collect(),
             created_ns: self.created.as_nanos(),
@@ -86,15 +88,19 @@ impl Token {
 
     /// The token of a record; none if it is none that was ever written.
     pub(super) fn of(name: &str, record: TokenRecord) -> Option<Token> {
-        let hash = &record.secret_sha256;
-        if hash.len() != 64 || !hash.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        let hex = record.secret_sha256.as_bytes();
+        let mut secret_sha256 = [0; 32];
+        if hex.len() != 64 {
             return None;
+        }
+        for (byte, digits) in secret_sha256.iter_mut().zip(hex.chunks_exact(2)) {
+            *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
         }
         let volumes = record.volumes.iter().map(|text| text.parse().ok());
         let spec = TokenSpec {
             name: name.to_owned(),
             id: record.id,
-            secret_sha256: record.secret_sha256,
+            secret_sha256,
             role: record.role,
             volumes: volumes.collect::<Option<_>>()?,
             expires: record.expires_ns.map(WallTime::from_nanos),
@@ -107,5 +113,19 @@ impl Token {
             used_day: AtomicU64::new(record.used_day),
             is_revoked: AtomicBool::new(false),
         })
+    }
+}
+
+/// The tokens of a pool, by name and by id.
+#[derive(Debug, Default)]
+pub(crate) struct Tokens {
+    pub(super) by_name: BTreeMap<String, Arc<Token>>,
+    pub(super) by_id: BTreeMap<String, Arc<Token>>,
+}
+
+impl Tokens {
+    pub(super) fn insert(&mut self, token: Arc<Token>) {
+        self.by_id.insert(token.spec.id.clone(), Arc::clone(&token));
+        self.by_name.insert(token.spec.name.clone(), token);
     }
 }

@@ -8,14 +8,13 @@
 //! 2. No name and no id is two tokens'.
 //! 3. A record that cannot be read lets nobody in; nothing else depends on it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::caller::caller;
 use crate::catalogue::tables;
 use crate::names::check_name;
-use crate::pool::token_book::{Token, TokenSpec};
+use crate::pool::token_book::{Token, TokenSpec, Tokens};
 use crate::pool::volumes::Volumes;
 use crate::{Error, Result};
 
@@ -33,7 +32,7 @@ impl Volumes {
     /// All tokens by name.
     #[must_use]
     pub fn tokens(&self) -> Vec<Arc<Token>> {
-        self.tokens.lock().values().cloned().collect()
+        self.tokens.lock().by_name.values().cloned().collect()
     }
 
     /// A token.
@@ -41,21 +40,21 @@ impl Volumes {
     /// # Errors
     /// `NotFound`.
     pub fn token(&self, name: &str) -> Result<Arc<Token>> {
-        self.tokens.lock().get(name).cloned().ok_or_else(|| no_token(name))
+        self.tokens.lock().by_name.get(name).cloned().ok_or_else(|| no_token(name))
     }
 
     /// The token with these letters.
     #[must_use]
     pub fn token_by_id(&self, id: &str) -> Option<Arc<Token>> {
-        self.tokens.lock().values().find(|token| token.spec.id == id).cloned()
+        self.tokens.lock().by_id.get(id).cloned()
     }
 
     /// Takes up the tokens of the catalogue.
     pub(crate) fn load_tokens(&self) -> Result<()> {
-        let mut all = BTreeMap::new();
+        let mut all = Tokens::default();
         self.core.catalogue.each(tables::TOKENS, ""..="\u{7f}", |name, record| {
             if let Some(token) = record.ok().and_then(|record| Token::of(name, record)) {
-                all.insert(name.to_owned(), Arc::new(token));
+                all.insert(Arc::new(token));
             }
             Ok(true)
         })?;
@@ -81,10 +80,10 @@ impl Volumes {
         let mut tx = self.core.begin()?;
         let taken = {
             let tokens = self.tokens.lock();
-            if tokens.len() >= TOKENS_MAX {
+            if tokens.by_name.len() >= TOKENS_MAX {
                 return invalid(format!("there are {TOKENS_MAX} tokens already"));
             }
-            tokens.values().any(|token| token.spec.name == spec.name || token.spec.id == spec.id)
+            tokens.by_name.contains_key(&spec.name) || tokens.by_id.contains_key(&spec.id)
         };
         if taken {
             let text = format!("there is a token {} already", spec.name);
@@ -103,7 +102,7 @@ impl Volumes {
         let detail = format!("token {name} ({id}): {role}, volumes {seen}{until}{chap}");
         tx.audit("token-create", "", detail)?;
         let _books = tx.commit()?;
-        self.tokens.lock().insert(token.spec.name.clone(), Arc::clone(&token));
+        self.tokens.lock().insert(Arc::clone(&token));
         Ok(token)
     }
 
@@ -119,7 +118,9 @@ impl Volumes {
         tx.audit("token-revoke", "", format!("token {name} ({})", token.spec.id))?;
         let _books = tx.commit()?;
         token.is_revoked.store(true, Ordering::Release);
-        self.tokens.lock().remove(name);
+        let mut tokens = self.tokens.lock();
+        tokens.by_name.remove(name);
+        tokens.by_id.remove(&token.spec.id);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use env::{Rank, RankedMutex};
 use crate::catalogue::TargetRecord;
 use crate::core::Core;
 use crate::pool::registry::Registry;
-use crate::pool::token_book::Token;
+use crate::pool::token_book::Tokens;
 use crate::volume::Volume;
 use crate::{Error, Result};
 
@@ -22,8 +22,8 @@ pub struct Volumes {
     pub(crate) sharing: RankedMutex<()>,
     /// Made targets by name; they change under the books.
     pub(crate) targets: RankedMutex<BTreeMap<String, TargetRecord>>,
-    /// Tokens by name; they change under the books.
-    pub(crate) tokens: RankedMutex<BTreeMap<String, Arc<Token>>>,
+    /// Tokens; they change under the books.
+    pub(crate) tokens: RankedMutex<Tokens>,
 }
 
 /// The error of a name that no volume has.
@@ -38,7 +38,7 @@ impl Volumes {
     pub fn new(core: Arc<Core>, memory_bytes: u64) -> Volumes {
         let sharing = RankedMutex::new(Rank::Sharing, ());
         let targets = RankedMutex::new(Rank::Targets, BTreeMap::new());
-        let tokens = RankedMutex::new(Rank::Tokens, BTreeMap::new());
+        let tokens = RankedMutex::new(Rank::Tokens, Tokens::default());
         Volumes { core, registry: Registry::default(), memory_bytes, sharing, targets, tokens }
     }
 

@@ -9,7 +9,7 @@ fn spec(name: &str, id: &str) -> TokenSpec {
     TokenSpec {
         name: name.to_owned(),
         id: id.to_owned(),
-        secret_sha256: "a5".repeat(32),
+        secret_sha256: [0xa5; 32],
         role: Role::Keeper,
         volumes: vec!["pg*".parse().expect("a pattern")],
         expires: None,

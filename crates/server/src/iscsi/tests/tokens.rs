@@ -39,7 +39,7 @@ fn with_tokens(
         let spec = TokenSpec {
             name: (*name).to_owned(),
             id: char::from(b'a' + number as u8).to_string().repeat(10),
-            secret_sha256: "00".repeat(32),
+            secret_sha256: [0; 32],
             role: *role,
             volumes: volumes.iter().map(|text| text.parse().expect("a pattern")).collect(),
             expires: None,
@@ -145,7 +145,7 @@ fn a_token_that_has_expired_is_not_taken_for_anybody() {
     let spec = TokenSpec {
         name: "brief".to_owned(),
         id: "a".repeat(10),
-        secret_sha256: "00".repeat(32),
+        secret_sha256: [0; 32],
         role: Role::Reader,
         volumes: Vec::new(),
         expires: Some(WallTime::from_nanos(now + 400_000_000)),
