@@ -6,6 +6,7 @@
 //! 2. Writes have rising numbers, so what waits is in the order of (write, block).
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 
 use history::FastMap;
@@ -131,17 +132,17 @@ impl Pages {
         let key = (version.write, block);
         let is_last = self.waiting.last_key_value().is_none_or(|(last, _)| *last < key);
         assert!(is_last, "what waits is in the order of its writes");
-        let waits = |write: u64| (write, block);
         let replaced = match self.newest.get(&block).copied() {
-            Some(Place::Waiting(write)) if may_replace(&self.waiting[&waits(write)]) => {
-                self.waiting.remove(&waits(write))
-            }
+            Some(Place::Waiting(write)) => match self.waiting.entry((write, block)) {
+                Entry::Occupied(page) if may_replace(page.get()) => Some(page.remove()),
+                _ => None,
+            },
             Some(Place::Clean(used)) => {
                 let clean = self.clean.remove(&used);
                 self.spare(clean.map(|(_, bytes)| bytes));
                 None
             }
-            _ => None,
+            None => None,
         };
         let replaces = replaced.is_some();
         self.spare(replaced.and_then(|page| page.bytes));
