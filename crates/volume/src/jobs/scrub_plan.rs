@@ -22,10 +22,8 @@ use crate::types::ScrubState;
 use crate::{Error, ErrorKind, Result};
 
 pub mod progress;
-mod queue;
 
 use progress::{Run, ScrubInfo, Scrubs};
-use queue::Item;
 
 /// Bytes of each copy that are read at a time while nobody else wants the devices.
 const ALONE_BYTES: u64 = 8 << 20;
@@ -37,6 +35,9 @@ const NOTED_EVERY_BYTES: u64 = 1 << 30;
 const CATALOGUE_PAGES: u64 = 64;
 /// Scrubs follow each other at least so far apart: an hour.
 const EVERY_NS_MIN: u64 = 3_600_000_000_000;
+/// How often runs are looked for that came while runs were looked at: each time there are fewer,
+/// but where somebody always writes there is always one.
+const ROUNDS_MAX: u32 = 8;
 
 impl Scrubs {
     /// Begins a scrub of everything.
@@ -145,7 +146,7 @@ impl Scrubs {
             run.noted_bytes = run.record.read_bytes;
         }
         let mut told = self.told.lock();
-        told.percent = run.queue.percent();
+        told.percent = run.percent();
         told.last = Some(run.record.clone());
         Ok(read)
     }
@@ -196,10 +197,15 @@ impl Job for ScrubJob {
 impl Scrubs {
     /// Goes on from a record, with the objects that there are.
     fn run_from(&self, record: ScrubRecord) -> Run {
-        let mut segments: Vec<_> =
-            self.core.store.segments().iter().map(|s| (s.zone, s.number)).collect();
+        let segments = self.core.store.segments();
+        let mut segments: Vec<_> = segments.iter().map(|s| (s.zone.into(), s.number)).collect();
         segments.sort_unstable();
-        Run::of(&segments, &self.map_runs(), record)
+        let mut suspects = Suspects::default();
+        for &(segment, from, to) in &record.suspects {
+            suspects.add(segment, from..to);
+        }
+        let (noted_bytes, runs) = (record.read_bytes, self.map_runs());
+        Run { record, segments, runs, rounds: 0, suspects, noted_bytes }
     }
 
     /// Numbers and owners of runs of maps, and of times (of timeline 0), in the order of numbers.
@@ -271,29 +277,29 @@ impl Scrubs {
 
     /// Looks at one object or a part of it; true when there is nothing left.
     fn scrub_some(&self, run: &mut Run, bytes: u64) -> Result<bool> {
-        let Some(item) = run.queue.next() else { return self.next_phase(run) };
+        let record = &run.record;
+        let items = match record.phase {
+            ScrubPhase::Segments => &run.segments,
+            ScrubPhase::Runs => &run.runs,
+            ScrubPhase::Catalogue => return self.scrub_catalogue(run),
+            ScrubPhase::Parity => return self.scrub_parity(run, bytes),
+        };
+        let item = items.get(items.partition_point(|item| item.0 < record.next));
+        let Some(&(at, of)) = item else { return self.next_phase(run) };
+        // Of another one nothing is done.
+        let offset = if at == record.next { record.offset } else { 0 };
         let _epoch = self.core.store.enter();
         let mut scrub = Scrub::new(&self.core.store, &*self.core);
         scrub.suspects = Some(std::mem::take(&mut run.suspects));
-        let offset = run.record.offset;
-        let after = match item {
-            Item::Segment { number, .. } => self.scrub_segment(&mut scrub, number, offset, bytes),
-            Item::Run { number, owner } => {
-                self.scrub_run(&mut scrub, (number, owner), offset, bytes)
-            }
-            Item::Catalogue { page } => {
-                run.suspects = scrub.suspects.take().unwrap_or_default();
-                return self.scrub_catalogue(run, page).map(|()| false);
-            }
-            Item::Parity { region } => {
-                run.suspects = scrub.suspects.take().unwrap_or_default();
-                return self.scrub_parity(run, region, bytes).map(|()| false);
-            }
+        let after = match record.phase {
+            ScrubPhase::Segments => self.scrub_segment(&mut scrub, of, offset, bytes),
+            _ => self.scrub_run(&mut scrub, (at, of), offset, bytes),
         };
         run.suspects = scrub.suspects.take().unwrap_or_default();
         let losses: Vec<String> = scrub.losses.iter().map(|loss| self.name_of(loss)).collect();
         run.add(&scrub.report(), losses);
-        run.step_on(after);
+        let next = if after.is_some() { at } else { at + 1 };
+        (run.record.next, run.record.offset) = (next, after.unwrap_or(0));
         Ok(false)
     }
 
@@ -336,9 +342,10 @@ impl Scrubs {
     }
 
     /// The catalogue changes by commits alone, so nobody commits meanwhile.
-    fn scrub_catalogue(&self, run: &mut Run, page: u64) -> Result<()> {
-        let _books = self.core.books.lock();
-        let found = self.core.media.scrub_pages(page, CATALOGUE_PAGES);
+    fn scrub_catalogue(&self, run: &mut Run) -> Result<bool> {
+        let books = self.core.books.lock();
+        let found = self.core.media.scrub_pages(run.record.next, CATALOGUE_PAGES);
+        drop(books);
         let losses = found.lost.iter().map(|page| format!("page {page} of the catalogue"));
         let report = ScrubReport {
             read_bytes: found.read_bytes,
@@ -348,17 +355,16 @@ impl Scrubs {
             ..ScrubReport::default()
         };
         run.add(&report, losses.collect());
-        run.queue.end_catalogue(found.next);
-        run.record.next = found.next.unwrap_or(0);
-        Ok(())
+        let Some(next) = found.next else { return self.next_phase(run) };
+        run.record.next = next;
+        Ok(false)
     }
 
-    /// Computes parity anew in some bytes of a region.
-    fn scrub_parity(&self, run: &mut Run, region: u64, bytes: u64) -> Result<()> {
+    /// Computes parity anew in some bytes of a region; true when there is none.
+    fn scrub_parity(&self, run: &mut Run, bytes: u64) -> Result<bool> {
         let array = self.members.array();
-        let found = array.and_then(|array| Some((array, array.computed_region(region)?)));
-        run.queue.end();
-        let Some((array, (region, range))) = found else { return Ok(()) };
+        let found = array.and_then(|array| Some((array, array.computed_region(run.record.next)?)));
+        let Some((array, (region, range))) = found else { return self.next_phase(run) };
         let done = if region == run.record.next { u64::from(run.record.offset) } else { 0 };
         let start = (range.start + done).min(range.end);
         let is_huge = range.end - range.start > u64::from(u32::MAX);
@@ -377,8 +383,7 @@ impl Scrubs {
         let offset = u32::try_from(end - range.start).ok().filter(|_| !is_whole);
         run.record.next = if offset.is_some() { region } else { region + 1 };
         run.record.offset = offset.unwrap_or(0);
-        run.queue.add_parity(run.record.next);
-        Ok(())
+        Ok(false)
     }
 
     /// Four places have the superblock, on every copy; they are written again if one is wrong.
@@ -395,33 +400,31 @@ impl Scrubs {
     /// True when there is none.
     fn next_phase(&self, run: &mut Run) -> Result<bool> {
         let record = &mut run.record;
-        record.offset = 0;
-        match record.phase {
+        let phase = match record.phase {
             ScrubPhase::Segments => {
-                record.phase = ScrubPhase::Runs;
-                record.next = 0;
                 if !run.suspects.is_empty() {
                     self.write_maps_out()?;
                 }
-                run.queue.add_runs(&self.map_runs(), 0);
+                run.runs = self.map_runs();
+                ScrubPhase::Runs
             }
-            // The entries of a run may be in a newer one by now.
-            ScrubPhase::Runs
-                if !run.suspects.is_empty() && run.queue.add_newer_runs(&self.map_runs()) => {}
             ScrubPhase::Runs => {
-                record.phase = ScrubPhase::Catalogue;
-                record.next = 0;
+                // The entries of a run may be in a newer one by now.
+                if !run.suspects.is_empty() && run.rounds < ROUNDS_MAX {
+                    run.rounds += 1;
+                    run.runs = self.map_runs();
+                    if run.runs.last().is_some_and(|run| run.0 >= record.next) {
+                        return Ok(false);
+                    }
+                }
                 run.suspects = Suspects::default();
-                run.queue.add_catalogue(0);
+                ScrubPhase::Catalogue
             }
             // Where something is lost, what is computed may be what gives it back one day.
-            ScrubPhase::Catalogue if record.lost == 0 => {
-                record.phase = ScrubPhase::Parity;
-                record.next = 0;
-                run.queue.add_parity(0);
-            }
+            ScrubPhase::Catalogue if record.lost == 0 => ScrubPhase::Parity,
             ScrubPhase::Catalogue | ScrubPhase::Parity => return Ok(true),
-        }
+        };
+        (record.phase, record.next, record.offset) = (phase, 0, 0);
         Ok(false)
     }
 

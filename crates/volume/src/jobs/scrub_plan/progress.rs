@@ -6,8 +6,7 @@ use std::sync::Arc;
 use env::{Rank, RankedMutex};
 use history::{ScrubReport, Suspects};
 
-use super::queue::Queue;
-use crate::catalogue::{ScrubRecord, ScrubScheduleRecord};
+use crate::catalogue::{ScrubPhase, ScrubRecord, ScrubScheduleRecord};
 use crate::jobs::parts::Parts;
 use crate::types::ScrubState;
 
@@ -48,8 +47,13 @@ pub struct Told {
 pub struct Run {
     /// Its findings so far, and where it goes on.
     pub record: ScrubRecord,
-    /// The objects that are to be looked at.
-    pub queue: Queue,
+    /// Zones and numbers of the segments to be looked at, in the order of zones.
+    pub segments: Vec<(u64, u64)>,
+    /// Numbers and owners of the runs, of timelines or of times (of timeline 0), in the order of
+    /// numbers.
+    pub runs: Vec<(u64, u64)>,
+    /// How often newer ones were looked for.
+    pub rounds: u32,
     /// Ranges that the runs are to be asked about.
     pub suspects: Suspects,
     /// Bytes that it had read when that was written down last.
@@ -80,19 +84,6 @@ impl Scrubs {
 }
 
 impl Run {
-    /// Goes on from a record, with the segments and runs that there are.
-    pub fn of(segments: &[(u32, u64)], runs: &[(u64, u64)], mut record: ScrubRecord) -> Run {
-        let mut suspects = Suspects::default();
-        for &(segment, from, to) in &record.suspects {
-            suspects.add(segment, from..to);
-        }
-        let queue = Queue::new(segments, runs, &record);
-        if queue.position() != record.next {
-            record.offset = 0;
-        }
-        Run { noted_bytes: record.read_bytes, record, queue, suspects }
-    }
-
     /// Counts what was found.
     pub fn add(&mut self, found: &ScrubReport, losses: Vec<String>) {
         let record = &mut self.record;
@@ -106,13 +97,17 @@ impl Run {
         record.losses.extend(losses.into_iter().take(room));
     }
 
-    /// Goes on in the object at hand, or with the next one.
-    pub fn step_on(&mut self, after: Option<u32>) {
-        self.record.offset = after.unwrap_or(0);
-        if after.is_none() {
-            self.queue.end();
-        }
-        self.record.next = self.queue.position();
+    /// How much is done.
+    pub fn percent(&self) -> u64 {
+        let before = |items: &[(u64, u64)]| items.partition_point(|item| item.0 < self.record.next);
+        let (segments, runs) = (self.segments.len(), self.runs.len());
+        let done = match self.record.phase {
+            ScrubPhase::Segments => before(&self.segments),
+            ScrubPhase::Runs => segments + before(&self.runs),
+            ScrubPhase::Catalogue => segments + runs,
+            ScrubPhase::Parity => segments + runs + 1,
+        };
+        (done as u64 * 100 / (segments + runs + 1) as u64).min(99)
     }
 
     /// The record for the catalogue.
