@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use block::Purpose;
 use format::batch::{BatchEncoder, BatchKind, header_bytes};
 use format::checksum::block_crc;
 use format::location::Location;
@@ -64,7 +65,11 @@ impl Mover {
     /// A mover for one timeline of a log, which begins behind the end of a segment.
     #[must_use]
     pub fn new(core: Arc<Core>, log: u64, timeline: u64, begin: Option<Arc<Segment>>) -> Mover {
-        Mover { fresh: FreshSegments::new(core, log, Holds::Versions).going_on_in(begin), timeline }
+        Mover {
+            fresh: FreshSegments::new(core, log, Holds::Versions, Purpose::Reclaim)
+                .going_on_in(begin),
+            timeline,
+        }
     }
 
     /// Moves one entry; `None` when its block is damaged or cannot be read, and must stay.

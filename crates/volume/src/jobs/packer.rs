@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use block::Purpose;
 use format::location::Location;
 use format::map::Entry;
 use format::pack::{
@@ -124,7 +125,7 @@ impl Packer {
     #[must_use]
     pub fn new(core: Arc<Core>, (log, timeline): (u64, u64), rule: PackRule) -> Packer {
         Packer {
-            fresh: FreshSegments::new(core, log, Holds::Versions),
+            fresh: FreshSegments::new(core, log, Holds::Versions, Purpose::Reclaim),
             timeline,
             rule,
             pack: Pack::default(),

@@ -93,6 +93,7 @@ pub struct FreshSegments {
     pub io: Arc<IoTally>,
     log: u64,
     holds: Holds,
+    purpose: Purpose,
     done: Vec<Arc<Segment>>,
     open: Option<Arc<Segment>>,
     /// The segment that is gone on with, held meanwhile, and the same as it will be.
@@ -103,10 +104,10 @@ pub struct FreshSegments {
 impl FreshSegments {
     /// None yet, of a log, which will hold this.
     #[must_use]
-    pub fn new(core: Arc<Core>, log: u64, holds: Holds) -> FreshSegments {
+    pub fn new(core: Arc<Core>, log: u64, holds: Holds, purpose: Purpose) -> FreshSegments {
         let io = core.store.io(log);
         let (done, open, behind) = (Vec::new(), None, None);
-        FreshSegments { core, io, log, holds, done, open, behind, finished: false }
+        FreshSegments { core, io, log, holds, purpose, done, open, behind, finished: false }
     }
 
     /// Begins behind the end of a segment of the log, which holds batches.
@@ -135,19 +136,23 @@ impl FreshSegments {
         (entries > 0).then_some((segment.number, entries))
     }
 
+    /// Whether there is an open segment that so many bytes do not fit.
+    #[must_use]
+    pub fn is_too_full(&self, need: u32) -> bool {
+        let zone_bytes = self.core.store.zone_bytes;
+        let end = |open: &Arc<Segment>| open.end.load(Ordering::Acquire);
+        self.open.as_ref().is_some_and(|open| u64::from(end(open) + need) > zone_bytes)
+    }
+
     /// The open segment, or a new one when so many bytes do not fit it.
     ///
     /// # Errors
     /// `Full`, `Refused`, `Io`.
     pub fn with_room(&mut self, need: u32) -> Result<Arc<Segment>> {
-        let store = &self.core.store;
-        let zone_bytes = u32::try_from(store.zone_bytes).expect("zones are at most 32 MiB");
-        if let Some(open) = &self.open
-            && open.end.load(Ordering::Acquire) + need <= zone_bytes
-        {
+        if let Some(open) = self.open.as_ref().filter(|_| !self.is_too_full(need)) {
             return Ok(Arc::clone(open));
         }
-        let zone = store.allocate_zone(Purpose::Reclaim)?;
+        let zone = self.core.store.allocate_zone(self.purpose)?;
         let segment = begin_segment(&self.core, self.log, zone, self.holds)?;
         self.done.extend(self.open.replace(Arc::clone(&segment)));
         Ok(segment)

@@ -74,7 +74,7 @@ impl Job for Copies {
             if let Some(mut job) = self.0.remove(&timeline.id) {
                 let copied = |pages: &BTreeSet<u64>| note_copied(parts, &timeline, pages);
                 let (timeline, source) = (&timeline, &*source);
-                job.commit(&Way { core: &parts.core, timeline, source, copied: &copied })?;
+                job.commit(&Way { timeline, source, copied: &copied })?;
             }
         }
         Ok(())
@@ -106,7 +106,7 @@ impl Copies {
         source.wake();
         let mut job = under_way.map_or_else(|| CopyJob::begin(&parts.core, timeline), Ok)?;
         let copied = |pages: &BTreeSet<u64>| note_copied(parts, timeline, pages);
-        let way = Way { core: &parts.core, timeline, source, copied: &copied };
+        let way = Way { timeline, source, copied: &copied };
         let mut spent = 0;
         while spent < budget_bytes.max(1) {
             let Some(page) = source.next_page(&|page| job.has(page)) else {

@@ -4,7 +4,6 @@
 //! first such moment does. Others are done without: none will see them again.
 
 use std::collections::BTreeSet;
-use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +14,7 @@ use format::checksum::block_crc;
 use format::location::Location;
 use format::map::{Entry, cover};
 use history::{
-    BLOCKS_PER_PAGE, IoKind, OUTSIDE_SEQ, RunBuilder, Segment, Slot, Store, StoredRun, Timeline,
+    BLOCKS_PER_PAGE, IoKind, OUTSIDE_SEQ, RunBuilder, Segment, Slot, StoredRun, Timeline,
     block_location,
 };
 use units::{BLOCK_BYTES, BlockCount, Lba, Seq};
@@ -24,7 +23,7 @@ use crate::Result;
 use crate::catalogue::tables;
 use crate::core::Core;
 use crate::jobs::map_flush::{commit_segment, record_of_run};
-use crate::jobs::segment_writer::{Holds, begin_segment, relocated};
+use crate::jobs::segment_writer::{FreshSegments, Holds, relocated};
 use crate::past::backing_file::Source;
 use crate::placement::in_place::ranges;
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -40,12 +39,11 @@ const ZEROS_PER_BYTE: u64 = 64;
 
 /// Blocks on their way into one segment.
 pub struct CopyJob {
-    store: Arc<Store>,
     log: u64,
     timeline: u64,
     /// The first moment of the timeline that can be opened.
     first: Option<Seq>,
-    segment: Option<Arc<Segment>>,
+    fresh: FreshSegments,
     entries: Vec<Entry>,
     /// Pages that are done with the commit.
     pages: BTreeSet<u64>,
@@ -58,8 +56,6 @@ pub struct CopyJob {
 
 /// The timeline that blocks are copied to, and where from.
 pub struct Way<'a> {
-    /// The core that the pool's volumes share.
-    pub core: &'a Core,
     /// The timeline.
     pub timeline: &'a Arc<Timeline>,
     /// The file or moment that hangs there.
@@ -87,15 +83,14 @@ pub enum Page {
 
 impl CopyJob {
     /// Nothing is copied yet.
-    pub fn begin(core: &Core, timeline: &Timeline) -> Result<CopyJob> {
+    pub fn begin(core: &Arc<Core>, timeline: &Timeline) -> Result<CopyJob> {
         // No moment before the import is one: an entry of that seq is seen from it on.
         let openable = core.host()?.needed(timeline.id, Seq::ZERO)?.openable;
         Ok(CopyJob {
-            store: Arc::clone(&core.store),
             log: timeline.log,
             timeline: timeline.id,
             first: openable.within(OUTSIDE_SEQ, Seq(u64::MAX)).first(),
-            segment: None,
+            fresh: fresh_of(core, timeline.log),
             entries: Vec::new(),
             pages: BTreeSet::new(),
             partial: BTreeSet::new(),
@@ -119,11 +114,12 @@ impl CopyJob {
     /// # Errors
     /// `Full`, `Refused`, `Io` of the pool; `Corrupt`.
     pub fn copy_page(&mut self, way: &Way<'_>, page: u64) -> Result<Page> {
-        let Way { core, timeline, source, .. } = *way;
+        let Way { timeline, source, .. } = *way;
+        let store = &self.fresh.core.store;
         let mut slots = [Slot::default(); BLOCKS_PER_PAGE];
         if let Some(first) = self.first {
-            let _epoch = core.store.enter();
-            timeline.load_page(&core.store, page, first, &mut slots)?;
+            let _epoch = store.enter();
+            timeline.load_page(store, page, first, &mut slots)?;
         }
         let blocks = source.blocks_of(page);
         let is_outside = |b: &u64| slots[(b - page * BLOCKS_PER_PAGE as u64) as usize].is_outside();
@@ -185,7 +181,7 @@ impl CopyJob {
         let count = u32::try_from(end - first).expect("4 GiB are fewer blocks");
         let segment = self.segment_with(way, header_bytes(BatchKind::Relocated, 1, 0))?;
         let no_data = |_| unreachable!("zeros have no data");
-        self.write(way.core, &segment, &[Copied::Zeros(first, count)], no_data)?;
+        self.write(&segment, &[Copied::Zeros(first, count)], no_data)?;
         self.pages.extend(pages);
         Ok(())
     }
@@ -199,7 +195,7 @@ impl CopyJob {
         bytes: &[u8],
     ) -> Result<()> {
         let data = |block: u64| &bytes[within(blocks, &(block..block + 1))];
-        let data_max = usize::try_from(self.store.zone_bytes / 4 / BLOCK_BYTES)
+        let data_max = usize::try_from(self.fresh.core.store.zone_bytes / 4 / BLOCK_BYTES)
             .expect("zones are small")
             .clamp(1, BLOCKS_PER_PAGE);
         let mut rest = copied;
@@ -227,14 +223,13 @@ impl CopyJob {
             let need = header_bytes(BatchKind::Relocated, ops.len(), data_blocks)
                 + u32::try_from(data_blocks * BLOCK).expect("a page of data");
             let segment = self.segment_with(way, need)?;
-            self.write(way.core, &segment, &ops, data)?;
+            self.write(&segment, &ops, data)?;
         }
         Ok(())
     }
 
     fn write<'b>(
         &mut self,
-        core: &Core,
         segment: &Segment,
         ops: &[Copied],
         data: impl Fn(u64) -> &'b [u8],
@@ -262,37 +257,23 @@ impl CopyJob {
             }
         }
         let sizes = encoder.finish(&header);
-        let mut slices = vec![IoSlice::new(&header_of)];
-        slices.extend(blocks.iter().map(|&(block, _)| IoSlice::new(data(block))));
-        let at = self.store.zone_offset(segment.zone) + u64::from(offset);
-        self.store.write(at, &slices)?;
-        core.store.io(self.log).count(IoKind::CopyWrite, u64::from(sizes.total()));
-        for (index, &(block, crc)) in blocks.iter().enumerate() {
-            let first = Location::new(segment.number, offset + sizes.header_bytes);
-            let location = block_location(first, index);
-            self.entries.push(Entry::data(Lba(block), OUTSIDE_SEQ, location, crc));
-        }
-        segment.end.store(offset + sizes.total(), Ordering::Release);
-        let count = i64::try_from(self.entries.len() - before).expect("a batch is small");
-        segment.add_entries(count);
-        Ok(())
+        let first = Location::new(segment.number, offset + sizes.header_bytes);
+        let data_entries = blocks.iter().enumerate().map(|(index, &(block, crc))| {
+            Entry::data(Lba(block), OUTSIDE_SEQ, block_location(first, index), crc)
+        });
+        self.entries.extend(data_entries);
+        let mut parts = vec![&header_of[..]];
+        parts.extend(blocks.iter().map(|&(block, _)| data(block)));
+        self.fresh.append(IoKind::CopyWrite, segment, &parts, &self.entries[before..])
     }
 
     /// The open segment; a new one when so many bytes do not fit it, after a commit of what there
     /// is.
     fn segment_with(&mut self, way: &Way<'_>, need: u32) -> Result<Arc<Segment>> {
-        let zone_bytes = u32::try_from(self.store.zone_bytes).expect("zones are at most 32 MiB");
-        if let Some(open) = &self.segment {
-            if open.end.load(Ordering::Acquire) + need <= zone_bytes {
-                return Ok(Arc::clone(open));
-            }
+        if self.fresh.is_too_full(need) {
             self.commit(way)?;
         }
-        let zone = self.store.allocate_zone(Purpose::Data)?;
-        let segment = begin_segment(way.core, self.log, zone, Holds::Versions)?;
-        segment.last_seq.store(OUTSIDE_SEQ.0, Ordering::Release);
-        self.segment = Some(Arc::clone(&segment));
-        Ok(segment)
+        self.fresh.with_room(need)
     }
 
     /// Makes what was copied known: segment and run in one commit.
@@ -302,23 +283,27 @@ impl CopyJob {
     pub fn commit(&mut self, way: &Way<'_>) -> Result<()> {
         self.put_zeros(way)?;
         self.partial.clear();
-        let Way { core, timeline, source, copied } = *way;
+        let Way { timeline, source, copied } = *way;
         if self.entries.is_empty() {
             source.note_done(std::mem::take(&mut self.pages));
             return Ok(());
         }
         let mut entries = std::mem::take(&mut self.entries);
         entries.sort_unstable_by_key(Entry::order);
-        let run = self.write_run(core, timeline, source, &entries)?;
-        let segment = self.segment.take().expect("entries name a segment");
-        if let Err(e) = self.commit_run(core, &segment, &run) {
+        let core = Arc::clone(&self.fresh.core);
+        let run = self.write_run(&core, timeline, source, &entries)?;
+        let mut fresh = std::mem::replace(&mut self.fresh, fresh_of(&core, self.log));
+        let segments = fresh.finish();
+        if let Err(e) = self.commit_run(&core, &segments, &run) {
             core.store.retire_extents(&run.extents);
-            self.segment = Some(segment);
+            segments.iter().for_each(|segment| core.store.free_zone(segment.zone));
             return Err(e);
         }
-        let live = segment.live_entries.load(Ordering::Acquire);
-        segment.committed_entries.store(live, Ordering::Release);
-        self.store.add_segment(segment);
+        for segment in segments {
+            let live = segment.live_entries.load(Ordering::Acquire);
+            segment.committed_entries.store(live, Ordering::Release);
+            core.store.add_segment(segment);
+        }
         timeline.install_oldest(Arc::new(run));
         let page_of = |e: &Entry| e.key.first_block().0 / BLOCKS_PER_PAGE as u64;
         // An entry of zeros may be of several pages, which are all done; and of a page that is not
@@ -343,21 +328,19 @@ impl CopyJob {
         Ok(builder.finish(&core.store)?.expect("a run of some entries"))
     }
 
-    fn commit_run(&self, core: &Core, segment: &Segment, run: &StoredRun) -> Result<()> {
+    fn commit_run(&self, core: &Core, segments: &[Arc<Segment>], run: &StoredRun) -> Result<()> {
         let tx = core.begin()?;
         tx.put(tables::MAP_RUNS, run.id, &record_of_run(run, self.timeline))?;
-        let live = segment.live_entries.load(Ordering::Acquire);
-        commit_segment(&tx, segment, live, segment.end.load(Ordering::Acquire), true)?;
+        for segment in segments {
+            let live = segment.live_entries.load(Ordering::Acquire);
+            commit_segment(&tx, segment, live, segment.end.load(Ordering::Acquire), true)?;
+        }
         tx.commit().map(drop)
     }
 }
 
-impl Drop for CopyJob {
-    fn drop(&mut self) {
-        if let Some(segment) = self.segment.take() {
-            self.store.free_zone(segment.zone);
-        }
-    }
+fn fresh_of(core: &Arc<Core>, log: u64) -> FreshSegments {
+    FreshSegments::new(Arc::clone(core), log, Holds::Versions, Purpose::Data)
 }
 
 /// Where the bytes of some blocks are in those of all.

@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use block::Purpose;
 use format::batch::{BatchEncoder, BatchKind, header_bytes};
 use format::location::Location;
 use format::map::Entry;
@@ -178,7 +179,7 @@ impl Comparer {
     fn write(&mut self, core: &Arc<Core>, names: &[Name], block: &[u8]) -> Result<()> {
         let log = names[0].log;
         let log = if names.iter().all(|name| name.log == log) { log } else { NO_LOG };
-        let new = || FreshSegments::new(Arc::clone(core), log, Holds::Shared);
+        let new = || FreshSegments::new(Arc::clone(core), log, Holds::Shared, Purpose::Reclaim);
         let fresh = self.fresh.entry(log).or_insert_with(new);
         let need = header_bytes(BatchKind::Shared, names.len(), names.len()) + BLOCK as u32;
         let segment = fresh.with_room(need)?;
