@@ -237,7 +237,7 @@ impl Rig {
             return Err(LoadError::Unexpected("a new pool is still being written".to_owned()));
         };
         let options = PoolOptions { memory_bytes: settings.memory_bytes };
-        let pool = Pool::open_array(array, machine, options, Arc::new(NoFiles))?;
+        let pool = Pool::open_array(array, machine, options, Arc::new(NoFiles), &mut |_| ())?;
         for (name, bytes) in &settings.volumes {
             let volume = pool.create_volume(&volume_spec(name, *bytes))?;
             self.targets.push(Arc::<Volume>::clone(&volume) as Arc<dyn Target>);

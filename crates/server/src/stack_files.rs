@@ -279,7 +279,7 @@ fn settle<'c>(members: impl Iterator<Item = &'c Candidate>) -> Result<(), StartE
     let members = members.cloned().collect();
     let array = with_materials(|materials| Array::open(members, materials)).map_err(of_array)?;
     let files = Arc::new(RealFiles);
-    let pool = Pool::open_array(array, machine(), PoolOptions::default(), files);
+    let pool = Pool::open_array(array, machine(), PoolOptions::default(), files, &mut |_| ());
     pool.and_then(|pool| pool.close()).map_err(StartError::Pool)
 }
 

@@ -102,7 +102,7 @@ impl Both<'_> {
     fn differ(&self, offset: u64, length_bytes: u64) -> ::share::Result<bool> {
         let (from, to) = (self.from.0, (self.to.0, self.to.1));
         if Arc::ptr_eq(from, to.0) {
-            let page = from.diff_within(self.from.1, to.1, offset, length_bytes, 1)?;
+            let page = from.diff(self.from.1, to.1, offset, length_bytes, 1)?;
             return Ok(!page.ranges.is_empty());
         }
         let page = from.diff_with(self.from.1, to, offset, 1)?;

@@ -355,7 +355,7 @@ impl Changes for Since {
         let since = Moment::Seq(self.since);
         // A range and the gap before it make two extents.
         let count = limit.div_ceil(2);
-        let page = self.volume.diff_within(&since, &self.until, offset, length_bytes, count)?;
+        let page = self.volume.diff(&since, &self.until, offset, length_bytes, count)?;
         let mut extents = Vec::new();
         let mut at = offset;
         for range in &page.ranges {

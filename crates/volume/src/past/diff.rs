@@ -102,25 +102,12 @@ impl Stream {
 }
 
 impl Volume {
-    /// The ranges whose content differs, from `offset` on, at most `limit` of them.
+    /// The ranges whose content differs in `length_bytes` from `offset` on, at most `limit` of
+    /// them. What lies beyond is not looked at.
     ///
     /// # Errors
     /// Those of resolving; `Corrupt` or `Io`.
     pub fn diff(
-        self: &Arc<Self>,
-        from: &Moment,
-        to: &Moment,
-        offset: u64,
-        limit: usize,
-    ) -> Result<DiffPage> {
-        self.diff_within(from, to, offset, u64::MAX - offset, limit)
-    }
-
-    /// The same for `length_bytes` from `offset` on: what lies beyond is not looked at.
-    ///
-    /// # Errors
-    /// Those of [`Volume::diff`].
-    pub fn diff_within(
         self: &Arc<Self>,
         from: &Moment,
         to: &Moment,

@@ -19,7 +19,7 @@ use crate::types::{SettlePhase, Settling};
 use crate::{Error, Machine, PoolOptions, Result};
 
 impl Pool {
-    /// Opens a pool on members that can be put together; `told` as in [`Pool::open_array_told`].
+    /// Opens a pool on members that can be put together; `told` as in [`Pool::open_array`].
     /// Where a member would be put out for that, all is tried in memory first: of a pool that
     /// cannot be opened without a member nothing is changed, so that it can be opened once the
     /// member is there again.
@@ -42,28 +42,15 @@ impl Pool {
             let hint = format!("without {absent} the others are not enough: bring it back");
             drop(tried.map_err(|error| error.with_hint(hint))?);
         }
-        Pool::open_array_told(opening.open().map_err(of_array)?, machine, options, files, told)
+        Pool::open_array(opening.open().map_err(of_array)?, machine, options, files, told)
     }
 
-    /// Opens a pool on a stack of layers over several members; see [`Pool::open_with`].
+    /// Opens a pool on a stack of layers over several members; see [`Pool::open_with`]. `told`
+    /// hears how far it is: after a crash there is much to look at.
     ///
     /// # Errors
     /// `Unusable`, `Corrupt`, `Io`.
     pub fn open_array(
-        array: Array,
-        machine: Machine,
-        options: PoolOptions,
-        files: Arc<dyn Files>,
-    ) -> Result<Arc<Pool>> {
-        Pool::open_array_told(array, machine, options, files, &mut |_| ())
-    }
-
-    /// The same for somebody who wants to know how far it is: after a crash there is much to look
-    /// at.
-    ///
-    /// # Errors
-    /// `Unusable`, `Corrupt`, `Io`.
-    pub fn open_array_told(
         array: Array,
         machine: Machine,
         options: PoolOptions,

@@ -232,7 +232,8 @@ impl World {
         let mut covered = vec![false; before.len().max(after.len()).div_ceil(BLOCK)];
         let mut offset = Some(0);
         while let Some(start) = offset {
-            let page = self.volume(name).diff(&at_seq(from), &at_seq(to), start, 3)?;
+            let page =
+                self.volume(name).diff(&at_seq(from), &at_seq(to), start, u64::MAX - start, 3)?;
             for range in &page.ranges {
                 let first = range.offset as usize / BLOCK;
                 let end = (range.offset + range.length_bytes).div_ceil(BLOCK as u64) as usize;

@@ -98,7 +98,7 @@ impl Rig {
             PLAIN => Pool::open(Arc::new(self.plain()), self.machine(), options),
             _ => {
                 let files = Arc::new(NoFiles);
-                Pool::open_array_told(self.array(), self.machine(), options, files, &mut |_| ())
+                Pool::open_array(self.array(), self.machine(), options, files, &mut |_| ())
             }
         }
     }

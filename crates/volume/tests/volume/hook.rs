@@ -73,7 +73,8 @@ pub fn members(stack: &str, media_bytes: u64) -> (Vec<Arc<HookDevice>>, Arc<Pool
     Pool::create(&device, &machine, &PoolFormat { zone_bytes: 1 << 20 }).expect("made");
     drop(device);
     let options = PoolOptions { memory_bytes: 16 << 20 };
-    let pool = Pool::open_array(open(), machine, options, Arc::new(NoFiles)).expect("opened");
+    let pool =
+        Pool::open_array(open(), machine, options, Arc::new(NoFiles), &mut |_| ()).expect("opened");
     (devices, pool)
 }
 

@@ -240,7 +240,8 @@ impl Known {
     /// The first state and the present differ exactly where a diff says so.
     fn check_diff(&self, volume: &Arc<Volume>, what: &str) {
         let (first, before) = &self.states[0];
-        let page = volume.diff(&seq(*first), &Moment::Latest, 0, usize::MAX).expect("a diff");
+        let page =
+            volume.diff(&seq(*first), &Moment::Latest, 0, u64::MAX, usize::MAX).expect("a diff");
         let blocks = before.len().max(self.present.len()).div_ceil(BLOCK);
         let mut told = vec![false; blocks];
         for range in &page.ranges {

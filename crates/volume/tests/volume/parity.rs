@@ -78,14 +78,19 @@ impl Members {
 
     fn try_open(&self) -> Result<Arc<Pool>> {
         let options = PoolOptions { memory_bytes: 0 };
-        Pool::open_array(self.array(), self.machine.clone(), options, Arc::new(NoFiles))
+        Pool::open_array(
+            self.array(),
+            self.machine.clone(),
+            options,
+            Arc::new(NoFiles),
+            &mut |_| (),
+        )
     }
 
     fn open_told(&self, told: &mut dyn FnMut(&Settling)) -> Arc<Pool> {
         let options = PoolOptions { memory_bytes: 0 };
         let machine = self.machine.clone();
-        Pool::open_array_told(self.array(), machine, options, Arc::new(NoFiles), told)
-            .expect("opened")
+        Pool::open_array(self.array(), machine, options, Arc::new(NoFiles), told).expect("opened")
     }
 
     /// A pool with forty volumes, of which each has something.
@@ -400,7 +405,7 @@ fn what_was_written_over_rot_has_a_redundancy_when_the_pool_was_tidied() {
         let array = Array::open(candidates, &Materials::none()).expect("two are enough");
         let options = PoolOptions { memory_bytes: 0 };
         let files = Arc::new(NoFiles);
-        let pool = Pool::open_array(array, members.machine.clone(), options, files);
+        let pool = Pool::open_array(array, members.machine.clone(), options, files, &mut |_| ());
         let pool = pool.expect("opened without one");
         let volume = pool.volume("v").expect("there");
         for block in 0..200 {

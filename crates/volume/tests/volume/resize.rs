@@ -153,7 +153,8 @@ fn what_a_shrink_leaves_beyond_the_end_is_no_difference() {
             continue;
         }
         small += 1;
-        let page = volume.diff(&Moment::Seq(from), &Moment::Seq(to), 0, 9).expect("compared");
+        let page =
+            volume.diff(&Moment::Seq(from), &Moment::Seq(to), 0, u64::MAX, 9).expect("compared");
         assert_eq!(page.ranges.is_empty(), old == new, "{seq}: {:?}", page.ranges);
     }
     assert!(small >= 2, "zeros and a write");
@@ -226,7 +227,8 @@ fn no_moment_shows_what_was_beyond_its_end_even_if_it_becomes_the_present() {
                 clone.resize(SIZE_BYTES).expect("larger");
             }
             check(&content(&clone), written.clone(), &what);
-            let differs = volume.diff(&Moment::Seq(before), &moment, 0, 100).expect("told");
+            let differs =
+                volume.diff(&Moment::Seq(before), &moment, 0, u64::MAX, 100).expect("told");
             let differs: u64 = differs.ranges.iter().map(|range| range.length_bytes).sum();
             let expected = if size == SMALL { ALL.end - SMALL / BLOCK * BLOCK } else { 0 };
             assert_eq!(differs, expected, "{what}");

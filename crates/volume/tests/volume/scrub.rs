@@ -73,7 +73,13 @@ impl Pair {
 
     pub fn try_open(&self) -> hindsight_volume::Result<Arc<Pool>> {
         let options = PoolOptions { memory_bytes: 0 };
-        Pool::open_array(self.array(), self.machine.clone(), options, Arc::new(NoFiles))
+        Pool::open_array(
+            self.array(),
+            self.machine.clone(),
+            options,
+            Arc::new(NoFiles),
+            &mut |_| (),
+        )
     }
 
     /// The second is not there.
@@ -92,7 +98,7 @@ impl Pair {
         let options = PoolOptions { memory_bytes: 0 };
         let machine = self.machine.clone();
         let files = Arc::new(NoFiles);
-        Pool::open_array_told(array, machine, options, files, told).expect("opened")
+        Pool::open_array(array, machine, options, files, told).expect("opened")
     }
 
     fn rot(&self, side: usize, at: u64) {

@@ -47,7 +47,7 @@ fn trimmed() -> (Arc<dyn BlockDevice>, Arc<Pool>, Arc<Volume>, Seq) {
 
 fn differing(volume: &Arc<Volume>, since: Seq, offset: u64, length_bytes: u64) -> Vec<(u64, u64)> {
     let page = volume
-        .diff_within(&Moment::Seq(since), &Moment::Latest, offset, length_bytes, 10)
+        .diff(&Moment::Seq(since), &Moment::Latest, offset, length_bytes, 10)
         .expect("compared");
     page.ranges.iter().map(|r| (r.offset, r.length_bytes)).collect()
 }

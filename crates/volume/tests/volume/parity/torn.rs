@@ -24,7 +24,7 @@ fn open(members: &Members, without: &[usize]) -> Arc<Pool> {
     let array = Array::open(candidates, &Materials::none()).expect("enough are there");
     let options = PoolOptions { memory_bytes: 0 };
     let files = Arc::new(NoFiles);
-    Pool::open_array(array, members.machine.clone(), options, files).expect("opened")
+    Pool::open_array(array, members.machine.clone(), options, files, &mut |_| ()).expect("opened")
 }
 
 fn write(volume: &Volume, from: u64, version: u64) {
