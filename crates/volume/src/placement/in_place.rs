@@ -386,7 +386,8 @@ impl Placement {
             if !part[0].is_hole() {
                 let mut bytes = vec![0; count * BLOCK];
                 let first = blocks.start + index as u64;
-                present.read_to_copy(first, part, &mut bytes, putting.kinds().0)?;
+                let kind = Some(putting.kinds().0);
+                present.read_logged(first, part, &mut bytes, kind, Wait::Device)?;
                 self.write_what_differs(pen, &present, (first, &bytes), putting)?;
                 spent += 2 * bytes.len() as u64;
             }

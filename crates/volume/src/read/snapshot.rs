@@ -291,7 +291,7 @@ impl Opening {
             return Ok(outside.read(first_block, out, wait != Wait::Never)?);
         }
         let Some(places) = how.places else {
-            return self.read_logged(first_block, slots, out, wait);
+            return self.read_logged(first_block, slots, out, None, wait);
         };
         let mut index = 0;
         while index < slots.len() {
@@ -305,7 +305,7 @@ impl Opening {
             let bytes = &mut out[index * BLOCK..(index + count) * BLOCK];
             let ready = match home {
                 Some(offset) => self.read_in_place(places, offset, (block, part), bytes, wait)?,
-                None => self.read_logged(block, part, bytes, wait)?,
+                None => self.read_logged(block, part, bytes, None, wait)?,
             };
             if !ready {
                 return Ok(false);
@@ -342,124 +342,98 @@ impl Opening {
             if still_right {
                 places.current.distrust(first_block + i as u64);
             }
-            if !self.read_logged(first_block + i as u64, &slots[i..=i], block, wait)? {
+            if !self.read_logged(first_block + i as u64, &slots[i..=i], block, None, wait)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Reads blocks that lie one after another in one segment, to put them elsewhere.
+    /// Reads blocks that lie one after another in one segment, or in homes one after another, or in
+    /// packs, and checks each against the map. One that cannot be read or is wrong is healed where
+    /// it lies if it can be, else had from another version with the same bytes. Reads count as
+    /// `kind`, or as reads of where they lie. False if something had to be waited for.
     ///
     /// # Errors
     /// `Corrupt`, or the device's.
-    pub fn read_to_copy(
+    pub fn read_logged(
         &self,
         first: u64,
         slots: &[Slot],
         out: &mut [u8],
-        kind: IoKind,
-    ) -> Result<()> {
+        kind: Option<IoKind>,
+        wait: Wait,
+    ) -> Result<bool> {
         let (at, content) = self.store.locate(slots[0].location)?;
-        if content == Content::Pack {
-            self.read_packed(first, slots, out, (kind, Wait::Device))?;
-        } else {
-            self.read_or_recover(kind, (at, BLOCK_BYTES), (first, slots), out, Wait::Device)?;
+        let is_home = content == Content::Home;
+        let of_place = if is_home { IoKind::CurrentRead } else { IoKind::HistoryRead };
+        let kind = kind.unwrap_or(of_place);
+        let are_homes = slots.len() > 1 && at_home(slots) == slots.len();
+        let stride = if are_homes { u64::from(home_bytes()) } else { BLOCK_BYTES };
+        // Versions in packs that follow one another as blocks would are in packs all the same.
+        let is_pack = content == Content::Pack;
+        let is_read = !is_pack
+            && match self.read_strided(kind, (at, stride), out, wait) {
+                Ok(false) => return Ok(false),
+                outcome => outcome.is_ok(),
+            };
+        let parts = slots.iter().zip(out.chunks_exact_mut(BLOCK));
+        for (i, (slot, block)) in (0..).zip(parts) {
+            let (number, place) = (first + i, (!is_pack).then_some(at + i * stride));
+            let read = match place {
+                _ if is_read => Ok(true),
+                // A reader that waits is told of the error, or has the block elsewhere.
+                Some(_) if wait == Wait::Never => Ok(false),
+                Some(at) => self.read_device(kind, at, block, wait),
+                None => self.read_packed((number, slot), block, kind, wait),
+            };
+            let found = block_crc(block);
+            if matches!(read, Ok(true)) && found == slot.crc {
+                continue;
+            }
+            if wait == Wait::Never {
+                return Ok(false);
+            }
+            let right = |bytes: &[u8]| block_crc(bytes) == slot.crc;
+            if place.is_some_and(|at| self.store.heal(at, block, &right)) {
+                continue;
+            }
+            // By the healing that failed, or by the reading of the pack.
+            let was_counted = match &read {
+                Err(error) if is_pack => error.kind == ErrorKind::Corrupt,
+                _ => !is_pack,
+            };
+            if is_pack && read.is_ok() {
+                self.store.checksum_errors.fetch_add(1, Ordering::Relaxed);
+            }
+            if self.recover_elsewhere(number, slot, (place, was_counted), block) {
+                continue;
+            }
+            let error = read.err().unwrap_or_else(|| {
+                Error::corrupt(format!(
+                    "block {number} of {} (seq {}, {}): checksum {:#010x} expected, {found:#010x} \
+                     found",
+                    self.volume, slot.seq, slot.location, slot.crc
+                ))
+            });
+            return Err(error.with_hint(WHERE_IT_WAS_GOOD));
         }
-        let place = (content != Content::Pack).then_some((at, BLOCK_BYTES));
-        self.verify(first, slots, out, place, Wait::Device).map(drop)
+        Ok(true)
     }
 
-    /// Reads versions out of packs; those that follow one another in the log as blocks would are
-    /// packs all the same. One whose pack is wrong on every copy is had from another version with
-    /// the same bytes, if there is one. False if one had to be waited for.
+    /// Reads a version out of its pack; false if that had to be waited for.
     fn read_packed(
         &self,
-        first: u64,
-        slots: &[Slot],
+        (block, slot): (u64, &Slot),
         out: &mut [u8],
-        (kind, wait): (IoKind, Wait),
-    ) -> Result<bool> {
-        for ((slot, bytes), block) in slots.iter().zip(out.chunks_exact_mut(BLOCK)).zip(first..) {
-            let version = (block, slot.seq);
-            if wait == Wait::Never {
-                let tally = (&*self.io, kind);
-                match self.store.try_read_packed(slot.location, version, bytes, tally) {
-                    Ok(true) => continue,
-                    // A reader that waits is told of the error, or has the block elsewhere.
-                    Ok(false) | Err(_) => return Ok(false),
-                }
-            }
-            let read = self.store.read_packed(slot.location, version, bytes, (&self.io, kind));
-            let Err(error) = read else { continue };
-            let was_counted = error.kind == history::ErrorKind::Corrupt;
-            if !self.recover_elsewhere(block, slot, (None, was_counted), bytes) {
-                return Err(Error::from(error).with_hint(WHERE_IT_WAS_GOOD));
-            }
-        }
-        Ok(true)
-    }
-
-    /// Reads blocks that lie one after another in one segment, or in homes one after another, and
-    /// verifies each.
-    fn read_logged(
-        &self,
-        first_block: u64,
-        slots: &[Slot],
-        out: &mut [u8],
-        wait: Wait,
-    ) -> Result<bool> {
-        let (at, content) = self.store.locate(slots[0].location)?;
-        if content == Content::Pack {
-            let how = (IoKind::HistoryRead, wait);
-            let ready = self.read_packed(first_block, slots, out, how)?;
-            return if ready {
-                self.verify(first_block, slots, out, None, wait)
-            } else {
-                Ok(false)
-            };
-        }
-        let is_home = content == Content::Home;
-        let kind = if is_home { IoKind::CurrentRead } else { IoKind::HistoryRead };
-        let mut stride = BLOCK_BYTES;
-        if slots.len() > 1 && at_home(slots) == slots.len() {
-            stride = u64::from(home_bytes());
-        }
-        let (place, of) = ((at, stride), (first_block, slots));
-        if !self.read_or_recover(kind, place, of, out, wait)? {
-            return Ok(false);
-        }
-        self.verify(first_block, slots, out, Some((at, stride)), wait)
-    }
-
-    /// Reads blocks that lie so far apart; where that fails, one by one, and what no copy gives
-    /// from another version with the same bytes. False if something had to be waited for.
-    fn read_or_recover(
-        &self,
         kind: IoKind,
-        (at, stride): (u64, u64),
-        (first_block, slots): (u64, &[Slot]),
-        out: &mut [u8],
         wait: Wait,
     ) -> Result<bool> {
-        match self.read_strided(kind, (at, stride), out, wait) {
-            Ok(is_read) => return Ok(is_read),
-            // A reader that waits is told of the error, or has the block elsewhere.
-            Err(_) if wait == Wait::Never => return Ok(false),
-            Err(_) => {}
+        let (at, version, tally) = (slot.location, (block, slot.seq), (&*self.io, kind));
+        match wait {
+            Wait::Never => Ok(self.store.try_read_packed(at, version, out, tally)?),
+            _ => Ok(self.store.read_packed(at, version, out, tally).map(|()| true)?),
         }
-        let blocks = out.chunks_exact_mut(BLOCK).zip(slots).zip((0..).map(|i| i * stride));
-        for (number, ((block, slot), skip)) in (first_block..).zip(blocks) {
-            let at = at + skip;
-            let Err(error) = self.read_device(kind, at, block, wait) else { continue };
-            let right = |bytes: &[u8]| block_crc(bytes) == slot.crc;
-            if !self.store.heal(at, block, &right)
-                && !self.recover_elsewhere(number, slot, (Some(at), true), block)
-            {
-                return Err(error.with_hint(WHERE_IT_WAS_GOOD));
-            }
-        }
-        Ok(true)
     }
 
     /// Reads blocks that lie so far apart in one go.
@@ -496,46 +470,6 @@ impl Opening {
             return Ok(false);
         }
         self.io.count(kind, out.len() as u64);
-        Ok(true)
-    }
-
-    /// Checks blocks against the map. One that is wrong is healed if it can be, where `place` says
-    /// at which byte of the device the first is and how far apart they are; false when that would
-    /// have to wait.
-    fn verify(
-        &self,
-        first_block: u64,
-        slots: &[Slot],
-        out: &mut [u8],
-        place: Option<(u64, u64)>,
-        wait: Wait,
-    ) -> Result<bool> {
-        for (i, (slot, block)) in (0..).zip(slots.iter().zip(out.chunks_exact_mut(BLOCK))) {
-            let found = block_crc(block);
-            if found == slot.crc {
-                continue;
-            }
-            if wait == Wait::Never {
-                return Ok(false);
-            }
-            let (number, at) = (first_block + i, place.map(|(at, stride)| at + i * stride));
-            let right = |bytes: &[u8]| block_crc(bytes) == slot.crc;
-            if at.is_some_and(|at| self.store.heal(at, block, &right)) {
-                continue;
-            }
-            if at.is_none() {
-                self.store.checksum_errors.fetch_add(1, Ordering::Relaxed);
-            }
-            if self.recover_elsewhere(number, slot, (at, at.is_some()), block) {
-                continue;
-            }
-            let text = format!(
-                "block {number} of {} (seq {}, {}): checksum {:#010x} expected, {found:#010x} \
-                 found",
-                self.volume, slot.seq, slot.location, slot.crc
-            );
-            return Err(Error::corrupt(text).with_hint(WHERE_IT_WAS_GOOD));
-        }
         Ok(true)
     }
 
