@@ -39,8 +39,8 @@ impl Placement {
 
     /// Segments with few live bytes, the emptiest first, as many as a merge of a timeline has room
     /// to move the blocks of: in a pool that is nearly full a few at a time make more room for
-    /// others, where all at once would find none. If it is urgent a zone that is not filled counts as
-    /// empty there, and nothing is moved unless that takes fewer zones than it frees. Slabs are
+    /// others, where all at once would find none. If it is urgent a zone that is not filled counts
+    /// as empty there, and nothing is moved unless that takes fewer zones than it frees. Slabs are
     /// emptied only then: what settled stays there.
     pub(crate) fn sparse_segments(&self, timeline: &Timeline, urgent: bool) -> BTreeSet<u64> {
         let store = &self.core.store;

@@ -103,7 +103,7 @@ impl Stream {
 
 impl Volume {
     /// The ranges whose content differs in `length_bytes` from `offset` on, at most `limit` of
-    /// them. What lies beyond is not looked at.
+    /// them. Nothing beyond is looked at.
     ///
     /// # Errors
     /// Those of resolving; `Corrupt` or `Io`.
