@@ -81,7 +81,9 @@ impl Scrubs {
             (Some(_), false) => ScrubState::Done,
         };
         let percent = if state == ScrubState::Done { 100 } else { told.percent };
-        Some(ScrubInfo { state, percent, record: record.clone() })
+        // Each look at the metrics asks: what is still to be repaired is the scrub's own matter.
+        let (losses, suspects) = (record.losses.clone(), Vec::new());
+        Some(ScrubInfo { state, percent, record: ScrubRecord { losses, suspects, ..*record } })
     }
 
     /// How long after the beginning of a scrub the next one begins; `None` when nobody but a

@@ -92,6 +92,7 @@ impl Engine {
     /// # Errors
     /// `NotFound`, `Refused` with what is missing, `Io`.
     pub fn replace_member(&self, path: &str, with: Candidate) -> Result<()> {
+        self.check_open()?;
         let member = self.member_at(path)?;
         self.change_members(|array| array.replace(member, with, self.new_id()))
     }
