@@ -39,28 +39,12 @@ pub struct Ledger {
     pub data_ios: AtomicU64,
     /// Checksums computed while healing.
     pub checksums: AtomicU64,
-    /// Ranges that were right when they were read again.
-    pub transient: AtomicU64,
-    /// Ranges of which a copy was right.
-    pub recovered: AtomicU64,
-    /// Ranges of which no copy was right.
-    pub unrecoverable: AtomicU64,
 }
 
 impl Ledger {
     /// Adds to a count.
     pub fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Ordering::Relaxed);
-    }
-
-    /// Counts how a healing ended. Copies that agree against a checksum are its owner's to count.
-    pub fn count(&self, outcome: Outcome) {
-        match outcome {
-            Outcome::Transient => Ledger::add(&self.transient, 1),
-            Outcome::Recovered => Ledger::add(&self.recovered, 1),
-            Outcome::Unrecoverable => Ledger::add(&self.unrecoverable, 1),
-            Outcome::Agreed => {}
-        }
     }
 }
 
@@ -102,7 +86,7 @@ pub fn settle(
         });
     }
     let good = said.iter().flatten().find(|(is_right, _)| *is_right);
-    let outcome = match (good, failure) {
+    Ok(match (good, failure) {
         (Some((_, good)), _) => {
             buffer.copy_from_slice(good);
             let is_wrong = |copy: &usize| !matches!(said[*copy], Some((true, _)));
@@ -120,9 +104,7 @@ pub fn settle(
             Outcome::Agreed
         }
         _ => Outcome::Unrecoverable,
-    };
-    ledger.count(outcome);
-    Ok(outcome)
+    })
 }
 
 /// What can be done where there is one copy: look again.

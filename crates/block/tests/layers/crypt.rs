@@ -327,7 +327,8 @@ fn the_rest_of_a_cell_is_never_written_to_another_copy() {
         after[1], good,
         "cell 2 was healed; cell 1, of which a half was asked for, was right"
     );
-    assert_eq!(pair.ledger.recovered.load(Ordering::Relaxed), 1);
+    let ios = pair.ledger.data_ios.load(Ordering::Relaxed);
+    assert_eq!(ios, 3, "both copies were read once, and one was written");
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use hindsight_block::{Array, BlockDevice, Candidate, MediaDevice, Outcome, Resync, Standing};
 use sim::{Failure, Op, Random, SimMedia};
@@ -90,7 +89,6 @@ fn rot_is_healed_and_a_neighbour_that_is_written_takes_no_way_of_healing_it() {
             assert_eq!(copy(&array, number, 0, 4096), expected[..4096]);
             assert_eq!(copy(&array, number, 4096, 4096), [7; 4096]);
         }
-        assert_eq!(array.ledger().recovered.load(Ordering::Relaxed), 1);
         assert_eq!(array.heal(0, &mut [0; 4096], &|_| false).expect("read"), Outcome::Agreed);
     }
 }

@@ -173,12 +173,10 @@ impl Rows {
             }
             break;
         }
-        let outcome = match (outcome, failure) {
-            (Some(outcome), _) => outcome,
-            (None, failure) => not_healed(&said, failure)?,
-        };
-        self.sides.ledger().count(outcome);
-        Ok(outcome)
+        match outcome {
+            Some(outcome) => Ok(outcome),
+            None => not_healed(&said, failure),
+        }
     }
 
     /// Forgets what whole stripes say. Those that are in the range in part have neighbours.
