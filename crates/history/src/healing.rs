@@ -40,7 +40,7 @@ impl Store {
             let _ = self.device.write_durable(at, &[IoSlice::new(block)]);
         }
         // It was counted as lost before it was looked for.
-        self.count_elsewhere(u64::from(was_counted));
+        self.count_elsewhere(self.place_of(wrong, place), u64::from(was_counted));
         true
     }
 
@@ -62,7 +62,7 @@ impl Store {
         let is_written = self.device.write_durable(at, &[IoSlice::new(&block)]).is_ok()
             && self.agree(at, &mut block, &right);
         if is_written {
-            self.count_elsewhere(0);
+            self.count_elsewhere(at, 0);
         }
         is_written
     }
@@ -73,9 +73,14 @@ impl Store {
         let mut block = vec![0; BLOCK_BYTES as usize];
         let is_found = self.find_elsewhere(versions, like, wrong, &mut block);
         if is_found {
-            self.count_elsewhere(1);
+            self.count_elsewhere(self.place_of(wrong, None), 1);
         }
         is_found
+    }
+
+    /// Where what is wrong is on the device, or where its place is for ever; 0 if it is nowhere.
+    fn place_of(&self, wrong: Location, place: Option<u64>) -> u64 {
+        place.unwrap_or_else(|| self.locate(wrong).map_or(0, |(at, _)| at))
     }
 
     /// Fills `block` from the first of some versions that has the bytes of a checksum.

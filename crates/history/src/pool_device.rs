@@ -196,12 +196,12 @@ impl PoolDevice {
     }
 
     /// Counts a block that was had from another version; so many were counted as lost before.
-    pub(crate) fn count_elsewhere(&self, were_lost: u64) {
-        for counts in self.healed.lock().iter_mut() {
+    pub(crate) fn count_elsewhere(&self, at: u64, were_lost: u64) {
+        self.count(at, |counts| {
             counts.unrecoverable = counts.unrecoverable.saturating_sub(were_lost);
-            counts.recovered += 1;
             counts.elsewhere += 1;
-        }
+            &mut counts.recovered
+        });
     }
 
     /// The faults found since this was asked last.

@@ -158,6 +158,7 @@ fn a_scrub_repairs_what_is_at_home() {
     rig.media.rot(home[0] + 77, 2);
     let info = scrub(&rig);
     assert_eq!((info.wrong, info.repaired, info.lost), (1, 1, 0), "{info:?}");
+    assert_eq!(rig.pool().status().healed.first_at, home[0], "for the audit log");
     assert!(places(&rig, 10).contains(&home[0]), "it was written again where it lies");
     assert_eq!(scrub(&rig).wrong, 0);
     rig.pool().verify_invariants().expect("sound");
