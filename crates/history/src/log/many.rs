@@ -76,7 +76,9 @@ impl Log {
         scratch: &mut Vec<u8>,
     ) -> Result<AppendedRun<'_>> {
         assert!(!groups.is_empty(), "a run has batches");
-        Held::will_wait(Rank::Log, self.in_flight_place());
+        if may_wait {
+            Held::will_wait(Rank::Log, self.in_flight_place());
+        }
         let in_flight = Held::new(Rank::Log, self.in_flight_place());
         let reserved = self.reserve_run(&timeline, groups, may_wait, source)?;
         let (first, last) = (reserved.headers[0], reserved.headers[reserved.headers.len() - 1]);
