@@ -113,8 +113,9 @@ impl SharedMemories for Tmpfs {
         let made = self.check().and_then(|()| {
             let mut options = OpenOptions::new();
             let options = options.read(true).write(true).create_new(true).mode(0o600);
-            let file = held(options.open(&path)?)?;
-            TmpfsMemory::make(file, path.clone(), owner, slots_max).inspect_err(|_| {
+            let file = options.open(&path)?;
+            let make = |file| TmpfsMemory::make(file, path.clone(), owner, slots_max);
+            held(file).and_then(make).inspect_err(|_| {
                 let _ = std::fs::remove_file(&path);
             })
         });
