@@ -105,12 +105,12 @@ pub const REGION_BYTES_MAX: u64 = 1 << 60;
 /// The generation of a label on a device that is to become a member and is none yet.
 pub const CLAIM_GENERATION: u64 = 0;
 
-/// How a member stood when the label was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a member stands, the best first; in a label, how it stood when that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MemberStanding {
     /// It has everything.
     In = 0,
-    /// It is being brought up to date.
+    /// It gets what is written, and is brought up to date meanwhile; it is not read.
     Stale = 1,
     /// It failed or is away; of no use as it is.
     Out = 2,
@@ -119,6 +119,7 @@ pub enum MemberStanding {
 }
 
 numbered!(MemberStanding: In Stale Out Spare);
+units::names!(MemberStanding: In "in", Stale "stale", Out "out", Spare "spare");
 
 /// A member, as every label names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -257,12 +258,7 @@ impl Label {
         line("region_bytes", self.region_bytes.to_string());
         line("stack", self.stack.clone());
         for (number, member) in self.members.iter().enumerate() {
-            let standing = match member.standing {
-                MemberStanding::In => "in",
-                MemberStanding::Stale => "stale",
-                MemberStanding::Out => "out",
-                MemberStanding::Spare => "spare",
-            };
+            let standing = member.standing.name();
             let Member { id, data_bytes, out_generation, path, .. } = member;
             let rest = format!("{data_bytes} bytes, put out by generation {out_generation}");
             line(&format!("member {number}"), format!("{id:032x} {standing}, {rest}, {path}"));

@@ -17,7 +17,7 @@ use super::build::setting;
 use super::candidate::{Identities, refused};
 use super::grow::{add_rows, check_free, checked};
 use super::regions::{clear, set};
-use super::shared::{members_of, of_label};
+use super::shared::members_of;
 use crate::layers::{MirrorDevice, Side, Standing};
 use crate::stack::Stack;
 use crate::{ArrayError, BlockDevice, Candidate};
@@ -101,7 +101,7 @@ impl Array {
         shared.set_standing(number, Standing::Stale);
         self.write_part(&mut book, (label, maps), &part)?;
         // Where it failed with that it is out by now.
-        let standing = of_label(book.label.members[number].standing);
+        let standing = book.label.members[number].standing;
         shared.set_standing(number, standing);
         let side = Side { device: member, members: vec![number] };
         let mirror = self.mirror_with(side);

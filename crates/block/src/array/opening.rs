@@ -20,7 +20,7 @@ use super::kept::of_layer;
 use super::marks::Marks;
 use super::member::MemberDevice;
 use super::regions::{Regions, set};
-use super::shared::{Shared, is_readable, members_of, of_label};
+use super::shared::{Shared, is_readable, members_of};
 use super::upkeep::Upkeep;
 use crate::BlockDevice;
 use crate::heal::Ledger;
@@ -253,7 +253,7 @@ impl Shared {
             self.write_labels(&mut book)?;
         }
         for (number, member) in members_of(&book.label).iter().enumerate() {
-            self.set_standing(number, of_label(member.standing));
+            self.set_standing(number, member.standing);
         }
         // Maps of a label that was never written may say that somebody misses what nobody does.
         if book.has(MemberStanding::Stale) {
@@ -355,7 +355,7 @@ pub(super) fn share(
     let spares = spares.map(|(row, (path, device))| Spare { id: row.id, path, device });
     // Those that may come are in from the beginning.
     let standings = (0..MEMBERS_MAX).map(|number| {
-        let standing = rows.get(number).map_or(super::Standing::In, |m| of_label(m.standing));
+        let standing = rows.get(number).map_or(MemberStanding::In, |m| m.standing);
         AtomicU8::new(standing as u8)
     });
     let book = Book::new(label.clone(), maps, stack.keeps_over_copies());

@@ -44,7 +44,7 @@ pub(super) struct Shared {
     pub members: RankedRwLock<Vec<Arc<MemberDevice>>>,
     /// Those of the rows after the members'.
     pub spares: RankedMutex<Vec<Spare>>,
-    /// How each stands, by its number among [`Standing`].
+    /// How each stands, by the [`Standing`]'s number.
     pub standings: Vec<AtomicU8>,
     /// Layers that are made anew with their members.
     pub renewed: RankedMutex<Vec<Arc<Renewed>>>,
@@ -61,15 +61,6 @@ pub(super) struct Shared {
     pub events: RankedMutex<VecDeque<Event>>,
     /// Regions that have still to be brought up to date.
     pub behind: AtomicU64,
-}
-
-pub(super) fn of_label(standing: MemberStanding) -> Standing {
-    match standing {
-        MemberStanding::In => Standing::In,
-        MemberStanding::Stale => Standing::Stale,
-        MemberStanding::Out => Standing::Out,
-        MemberStanding::Spare => unreachable!("a spare is no member"),
-    }
 }
 
 /// Whether everything can be read of a stack with these members in.
@@ -111,8 +102,8 @@ impl Shared {
     }
 
     pub fn standing_of(&self, member: usize) -> Standing {
-        let code = self.standings[member].load(Ordering::SeqCst);
-        [Standing::In, Standing::Stale, Standing::Out][usize::from(code)]
+        let number = self.standings[member].load(Ordering::SeqCst);
+        Standing::from_number(number.into()).expect("it was one of them")
     }
 
     pub fn set_standing(&self, member: usize, standing: Standing) {

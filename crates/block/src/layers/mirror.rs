@@ -139,7 +139,7 @@ impl MirrorDevice {
         for number in 0..self.sides.count() {
             let device = self.sides.device(number);
             let wanted = match self.sides.standing(number) {
-                Standing::Out => false,
+                Standing::Out | Standing::Spare => false,
                 Standing::Stale => true,
                 Standing::In => which == Resync::All && number != from,
             };

@@ -11,20 +11,11 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
+pub use format::label::MemberStanding as Standing;
+
 use crate::heal::Ledger;
 use crate::together::ask_all;
 use crate::{BlockDevice, DeviceError, DeviceErrorKind, InTurn, Operation, Result, Together};
-
-/// How a member stands, the best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
-    /// It has everything.
-    In,
-    /// It gets what is written, and is brought up to date meanwhile; it is not read.
-    Stale,
-    /// It is not there, or failed.
-    Out,
-}
 
 /// Who knows how members stand and can put one out.
 pub trait Keeper: Send + Sync {

@@ -616,7 +616,7 @@ fn write_buffer(status: block::BufferStatus) -> api::WriteBuffer {
 pub(crate) fn member(member: block::MemberStatus) -> api::Member {
     api::Member {
         id: format!("{:032x}", member.id),
-        state: standing(member.standing).to_owned(),
+        state: member.standing.name().to_owned(),
         path: member.path,
         present: member.is_there,
         size_bytes: member.data_bytes,
@@ -636,15 +636,6 @@ pub(crate) fn spare(spare: block::SpareStatus) -> api::Member {
         errors: 0,
         read_bytes: 0,
         written_bytes: 0,
-    }
-}
-
-/// How a member stands, in a word.
-pub(crate) fn standing(standing: block::Standing) -> &'static str {
-    match standing {
-        block::Standing::In => "in",
-        block::Standing::Stale => "stale",
-        block::Standing::Out => "out",
     }
 }
 
