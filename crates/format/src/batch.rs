@@ -15,7 +15,7 @@ pub use decode::{Batch, Crcs, Descriptor, Descriptors, peek_header_bytes};
 pub use encode::{BatchBytes, BatchEncoder, header_bytes};
 
 use crate::error::{Place, Result};
-use crate::field::numbered;
+use crate::field::{codec, numbered};
 use crate::location::{LOCATION_ALIGNMENT, SEGMENT_BYTES_MAX, SEGMENT_NUMBER_MAX};
 use crate::segment::SEGMENT_HEADER_BYTES;
 
@@ -154,6 +154,13 @@ impl BatchKind {
             BatchKind::Relocated | BatchKind::Shared => layout::RELOCATED_BYTES,
         }
     }
+}
+
+codec! {
+    BatchHeader:
+    segment = SEGMENT, offset = OFFSET, nonce = NONCE, timeline = TIMELINE, time = TIME,
+    base_seq = BASE_SEQ, stable_seq = STABLE_SEQ, durable_seq = DURABLE_SEQ,
+    flush_count = FLUSH_COUNT; kind: BatchKind
 }
 
 impl BatchHeader {

@@ -6,7 +6,7 @@
 //!    the other.
 
 use crate::error::{FormatErrorKind, Place, Result};
-use crate::field::{Field, get, get_u32, put, verify_zero};
+use crate::field::{codec, get_u32, put, verify_zero};
 use crate::head::seal;
 
 /// Where the fields of the header are.
@@ -58,6 +58,8 @@ pub struct CryptHeader {
     pub wrapped_key: [u8; 72],
 }
 
+codec!(CryptHeader: sectors = SECTORS, salt = SALT, wrapped_key = WRAPPED_KEY;);
+
 impl CryptHeader {
     /// The bytes of one of the two copies. Asserts that every field is in its range.
     pub fn encode(&self, copy: usize) -> [u8; SECTOR_BYTES] {
@@ -66,10 +68,8 @@ impl CryptHeader {
         let mut b = [0; SECTOR_BYTES];
         put(&mut b, layout::CIPHER, u64::from(CIPHER_AES_256_XTS));
         put(&mut b, layout::DERIVATION, u64::from(DERIVATION_HKDF_SHA256));
-        put(&mut b, layout::SECTORS, self.sectors);
         put(&mut b, layout::ADDRESS, place.address);
-        b[layout::SALT.offset..layout::SALT.end()].copy_from_slice(&self.salt);
-        b[layout::WRAPPED_KEY.offset..layout::WRAPPED_KEY.end()].copy_from_slice(&self.wrapped_key);
+        self.put_fields(&mut b);
         seal(&mut b, MAGIC, SALT);
         b
     }
@@ -86,11 +86,7 @@ impl CryptHeader {
         require_known(place, "derivation", get_u32(b, layout::DERIVATION))?;
         place.require_own_address(b, layout::ADDRESS)?;
         verify_zero(place, b, layout::ZERO)?;
-        let header = CryptHeader {
-            sectors: get(b, layout::SECTORS),
-            salt: bytes_of(b, layout::SALT),
-            wrapped_key: bytes_of(b, layout::WRAPPED_KEY),
-        };
+        let header = CryptHeader::get_fields(b);
         header.verify(place)?;
         Ok(header)
     }
@@ -112,10 +108,4 @@ fn require_known(place: Place, name: &str, found: u32) -> Result<()> {
     }
     let (expected, found) = (format!("{name} 1"), format!("{name} {found}"));
     Err(place.error(FormatErrorKind::Version, expected, found))
-}
-
-fn bytes_of<const N: usize>(bytes: &[u8], field: Field) -> [u8; N] {
-    let mut copy = [0; N];
-    copy.copy_from_slice(&bytes[field.offset..field.end()]);
-    copy
 }

@@ -3,6 +3,8 @@
 //! 1. The fields of a structure tile it: no gap, no overlap (checked when compiling).
 //! 2. A field named `zero` is padding.
 
+use units::{Generation, Inode, Seq, WallTime};
+
 use crate::error::{Place, Result};
 
 /// One field of a structure.
@@ -105,6 +107,78 @@ pub fn put(bytes: &mut [u8], field: Field, value: u64) {
 pub(crate) fn put_u128(bytes: &mut [u8], field: Field, value: u128) {
     bytes[field.offset..field.end()].copy_from_slice(&value.to_le_bytes());
 }
+
+/// A value that is in a field.
+pub(crate) trait Value {
+    /// Writes it there.
+    fn put(&self, bytes: &mut [u8], field: Field);
+    /// Reads it.
+    fn get(bytes: &[u8], field: Field) -> Self;
+}
+
+/// Values that are an integer of up to 8 bytes there: how each is made of it, and becomes it.
+macro_rules! values {
+    ($($kind:ty: |$number:ident| $value:expr, |$own:ident| $integer:expr;)+) => {
+        $(impl Value for $kind {
+            #[inline]
+            fn put(&self, bytes: &mut [u8], field: Field) {
+                let $own = *self;
+                put(bytes, field, $integer);
+            }
+            #[inline]
+            fn get(bytes: &[u8], field: Field) -> $kind {
+                let $number = get(bytes, field);
+                $value
+            }
+        })+
+    };
+}
+values! {
+    u16: |number| number as u16, |own| own.into();
+    u32: |number| number as u32, |own| own.into();
+    u64: |number| number, |own| own;
+    WallTime: |number| WallTime::from_nanos(number), |own| own.as_nanos();
+    Seq: |number| Seq(number), |own| own.0;
+    Generation: |number| Generation(number), |own| own.0;
+    Inode: |number| Inode(number), |own| own.0;
+}
+
+impl Value for u128 {
+    fn put(&self, bytes: &mut [u8], field: Field) {
+        put_u128(bytes, field, *self);
+    }
+    fn get(bytes: &[u8], field: Field) -> u128 {
+        get_u128(bytes, field)
+    }
+}
+
+impl<const N: usize> Value for [u8; N] {
+    fn put(&self, bytes: &mut [u8], field: Field) {
+        bytes[field.offset..field.end()].copy_from_slice(self);
+    }
+    fn get(bytes: &[u8], field: Field) -> [u8; N] {
+        bytes[field.offset..field.end()].try_into().expect("the field is as long")
+    }
+}
+
+/// Makes the methods that write and read what a structure has of values, each by its name in the
+/// structure and its field. What else it has is given to `get_fields`.
+macro_rules! codec {
+    ($kind:ident: $($name:ident = $field:ident),+; $($rest:ident: $type:ty),*) => {
+        impl $kind {
+            #[inline]
+            fn put_fields(&self, b: &mut [u8]) {
+                $($crate::field::Value::put(&self.$name, b, layout::$field);)+
+            }
+
+            #[inline]
+            fn get_fields(b: &[u8] $(, $rest: $type)*) -> $kind {
+                $kind { $($name: $crate::field::Value::get(b, layout::$field),)+ $($rest),* }
+            }
+        }
+    };
+}
+pub(crate) use codec;
 
 /// Fails unless a field of padding is zero.
 ///

@@ -11,7 +11,7 @@ use units::WallTime;
 
 use crate::error::{Place, Result};
 use crate::field::{
-    Field, get, get_u32, get_u128, numbered, put, put_u128, verify_zero, verify_zero_bytes,
+    Field, codec, get, get_u32, get_u128, numbered, put, put_u128, verify_zero, verify_zero_bytes,
 };
 use crate::head::seal;
 
@@ -188,18 +188,20 @@ pub fn array_of(head: &[u8]) -> Option<u128> {
     is_own.then(|| get_u128(head, layout::ARRAY_ID))
 }
 
+codec! {
+    Label:
+    array_id = ARRAY_ID, member_id = MEMBER_ID, generation = GENERATION, created = CREATED,
+    region_bytes = REGION_BYTES; stack: String, members: Vec<Member>
+}
+
 impl Label {
     /// The bytes of one of the four copies. Asserts that every field is in its range.
     pub fn encode(&self, copy: usize) -> Vec<u8> {
         self.verify(place(copy)).expect("a label that we write is in range");
         let mut bytes = vec![0; layout::BYTES];
         let b = &mut bytes[..];
-        put_u128(b, layout::ARRAY_ID, self.array_id);
-        put_u128(b, layout::MEMBER_ID, self.member_id);
-        put(b, layout::GENERATION, self.generation);
+        self.put_fields(b);
         put(b, layout::ADDRESS, COPY_OFFSETS[copy]);
-        put(b, layout::CREATED, self.created.as_nanos());
-        put(b, layout::REGION_BYTES, self.region_bytes);
         put(b, layout::MEMBER_COUNT, self.members.len() as u64);
         put(b, layout::STACK_BYTES, self.stack.len() as u64);
         let stack = layout::STACK.offset..layout::STACK.offset + self.stack.len();
@@ -231,15 +233,8 @@ impl Label {
             .collect::<Result<Vec<Member>>>()?;
         let end = layout::MEMBERS.offset + count * layout::MEMBER_BYTES;
         verify_zero_bytes(place, &b[end..layout::MEMBERS.end()], end)?;
-        let label = Label {
-            array_id: get_u128(b, layout::ARRAY_ID),
-            member_id: get_u128(b, layout::MEMBER_ID),
-            generation: get(b, layout::GENERATION),
-            created: WallTime::from_nanos(get(b, layout::CREATED)),
-            region_bytes: get(b, layout::REGION_BYTES),
-            stack: text(place, b, layout::STACK, get(b, layout::STACK_BYTES))?,
-            members: table,
-        };
+        let stack = text(place, b, layout::STACK, get(b, layout::STACK_BYTES))?;
+        let label = Label::get_fields(b, stack, table);
         label.verify(place)?;
         place.require_countable("generation", label.generation)?;
         Ok(label)

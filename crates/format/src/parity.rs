@@ -9,7 +9,7 @@
 
 use crate::checksum::block_crc;
 use crate::error::{Place, Result};
-use crate::field::{get, get_u32, get_u128, put, put_u128, verify_zero, verify_zero_bytes};
+use crate::field::{codec, get, get_u32, get_u128, put, put_u128, verify_zero, verify_zero_bytes};
 use crate::head::seal;
 
 /// Where the fields of a record's header and of an entry of its list are.
@@ -81,6 +81,8 @@ pub struct Entry {
     pub side: u16,
 }
 
+codec!(Entry: offset = OFFSET, cells_crc = CELLS_CRC, cells = CELLS, side = SIDE;);
+
 impl Entry {
     /// Bytes of its cells.
     pub fn bytes(&self) -> usize {
@@ -141,10 +143,7 @@ impl Record {
         let places = b[layout::BYTES..].chunks_exact_mut(layout::ENTRY_BYTES);
         for (bytes, entry) in places.zip(self.all()) {
             assert!(entry.cells > 0 && entry.offset.is_multiple_of(CELL_BYTES as u64), "{entry:?}");
-            put(bytes, layout::OFFSET, entry.offset);
-            put(bytes, layout::CELLS_CRC, u64::from(entry.cells_crc));
-            put(bytes, layout::CELLS, u64::from(entry.cells));
-            put(bytes, layout::SIDE, u64::from(entry.side));
+            entry.put_fields(bytes);
         }
         seal(&mut b, MAGIC, SALT);
         b
@@ -166,12 +165,7 @@ impl Record {
         verify_zero_bytes(place, &b[end..], end)?;
         let mut entries = Vec::with_capacity(count);
         for bytes in b[layout::BYTES..end].chunks_exact(layout::ENTRY_BYTES) {
-            let entry = Entry {
-                offset: get(bytes, layout::OFFSET),
-                cells_crc: get_u32(bytes, layout::CELLS_CRC),
-                cells: u16::try_from(get(bytes, layout::CELLS)).expect("2 bytes"),
-                side: u16::try_from(get(bytes, layout::SIDE)).expect("2 bytes"),
-            };
+            let entry = Entry::get_fields(bytes);
             place.require(entry.cells > 0, "at least one cell", entry.cells)?;
             let is_aligned = entry.offset.is_multiple_of(CELL_BYTES as u64);
             place.require(is_aligned, "a multiple of 4096", entry.offset)?;

@@ -7,7 +7,7 @@ use units::{MapExtent, Seq};
 
 use crate::checksum::{put_crc, verify_crc};
 use crate::error::{Place, Result};
-use crate::field::{Field, get, get_u32, put, verify_zero};
+use crate::field::{Field, codec, get, get_u32, put, verify_zero};
 use crate::map::{GROUPED_ENTRIES_MAX, Key, LEAF_ENTRIES_MAX};
 use crate::page::{PAGE_BYTES, PageAddress, PageType, zeroed_page};
 
@@ -91,6 +91,13 @@ pub struct RunFooter {
     pub extent: MapExtent,
 }
 
+codec! {
+    RunFooter:
+    timeline = TIMELINE, leaf_pages = LEAF_PAGES, index_pages = INDEX_PAGES, entries = ENTRIES,
+    seq_first = SEQ_FIRST, seq_last = SEQ_LAST, index_crc = INDEX_CRC;
+    key_first: Key, key_last: Key, extent: MapExtent
+}
+
 impl RunFooter {
     /// Pages of the whole run.
     pub fn pages(&self) -> u32 {
@@ -108,17 +115,11 @@ impl RunFooter {
         put(b, layout::RUN, address.run);
         put(b, layout::PAGE, u64::from(address.page));
         put(b, layout::FORMAT_VERSION, u64::from(crate::FORMAT_VERSION));
-        put(b, layout::TIMELINE, self.timeline);
-        put(b, layout::LEAF_PAGES, u64::from(self.leaf_pages));
-        put(b, layout::INDEX_PAGES, u64::from(self.index_pages));
-        put(b, layout::ENTRIES, self.entries);
+        self.put_fields(b);
         put(b, layout::KEY_FIRST_LEVEL, u64::from(self.key_first.level));
         put(b, layout::KEY_FIRST_INDEX, self.key_first.index);
         put(b, layout::KEY_LAST_LEVEL, u64::from(self.key_last.level));
         put(b, layout::KEY_LAST_INDEX, self.key_last.index);
-        put(b, layout::INDEX_CRC, u64::from(self.index_crc));
-        put(b, layout::SEQ_FIRST, self.seq_first.0);
-        put(b, layout::SEQ_LAST, self.seq_last.0);
         // Runs of single blocks are as they were before there was anything else.
         let extent_blocks = if self.extent.is_block() { 0 } else { self.extent.blocks() };
         put(b, layout::EXTENT_BLOCKS, extent_blocks as u64);
@@ -152,18 +153,10 @@ impl RunFooter {
         };
         let unknown = || place.invalid("extents of 0, 2, 4, 8 or 16 blocks", extent_blocks);
         let key = |level: Field, index| Key { level: b[level.offset], index: get(b, index) };
-        let footer = RunFooter {
-            timeline: get(b, layout::TIMELINE),
-            leaf_pages: get_u32(b, layout::LEAF_PAGES),
-            index_pages: get_u32(b, layout::INDEX_PAGES),
-            entries: get(b, layout::ENTRIES),
-            key_first: key(layout::KEY_FIRST_LEVEL, layout::KEY_FIRST_INDEX),
-            key_last: key(layout::KEY_LAST_LEVEL, layout::KEY_LAST_INDEX),
-            seq_first: Seq(get(b, layout::SEQ_FIRST)),
-            seq_last: Seq(get(b, layout::SEQ_LAST)),
-            index_crc: get_u32(b, layout::INDEX_CRC),
-            extent: extent.ok_or_else(unknown)?,
-        };
+        let key_first = key(layout::KEY_FIRST_LEVEL, layout::KEY_FIRST_INDEX);
+        let key_last = key(layout::KEY_LAST_LEVEL, layout::KEY_LAST_INDEX);
+        let extent = extent.ok_or_else(unknown)?;
+        let footer = RunFooter::get_fields(b, key_first, key_last, extent);
         footer.verify(place, address)?;
         Ok(footer)
     }

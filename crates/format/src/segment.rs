@@ -8,7 +8,7 @@ use units::{Seq, WallTime};
 
 use crate::checksum::salted_crc;
 use crate::error::{Place, Result};
-use crate::field::{get, get_u32, get_u128, put, put_u128, verify_zero};
+use crate::field::{codec, verify_zero};
 use crate::head::seal;
 use crate::location::SEGMENT_NUMBER_MAX;
 
@@ -79,18 +79,18 @@ pub struct SegmentHeader {
     pub first_seq: Seq,
 }
 
+codec! {
+    SegmentHeader:
+    pool_id = POOL_ID, segment = SEGMENT, zone = ZONE, log = LOG, nonce = NONCE,
+    created = CREATED, first_seq = FIRST_SEQ;
+}
+
 impl SegmentHeader {
     /// The header's bytes. Asserts that every field is in its range.
     pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         self.verify(self.place()).expect("a segment header that we write is in range");
         let mut b = [0; SEGMENT_HEADER_BYTES];
-        put_u128(&mut b, layout::POOL_ID, self.pool_id);
-        put(&mut b, layout::SEGMENT, self.segment);
-        put(&mut b, layout::ZONE, u64::from(self.zone));
-        put(&mut b, layout::LOG, self.log);
-        put(&mut b, layout::NONCE, self.nonce);
-        put(&mut b, layout::CREATED, self.created.as_nanos());
-        put(&mut b, layout::FIRST_SEQ, self.first_seq.0);
+        self.put_fields(&mut b);
         seal(&mut b, MAGIC, SALT);
         b
     }
@@ -105,15 +105,7 @@ impl SegmentHeader {
         let b = place.head(bytes, layout::BYTES, MAGIC, SALT)?;
         verify_zero(place, b, layout::ZERO)?;
         verify_zero(place, b, layout::ZERO_TO_END)?;
-        let header = SegmentHeader {
-            pool_id: get_u128(b, layout::POOL_ID),
-            segment: get(b, layout::SEGMENT),
-            zone: get_u32(b, layout::ZONE),
-            log: get(b, layout::LOG),
-            nonce: get(b, layout::NONCE),
-            created: WallTime::from_nanos(get(b, layout::CREATED)),
-            first_seq: Seq(get(b, layout::FIRST_SEQ)),
-        };
+        let header = SegmentHeader::get_fields(b);
         header.verify(header.place())?;
         Ok(header)
     }

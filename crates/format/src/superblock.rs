@@ -13,7 +13,7 @@ use units::WallTime;
 use crate::PAGE_BYTES;
 use crate::checksum::put_crc;
 use crate::error::{FormatErrorKind, Place, Result};
-use crate::field::{get, get_u32, get_u128, put, put_u128, verify_zero, verify_zero_bytes};
+use crate::field::{codec, get, get_u32, put, verify_zero, verify_zero_bytes};
 
 /// Where the superblock's fields are.
 pub mod layout {
@@ -105,6 +105,15 @@ pub fn copies_of_generation(generation: u64) -> [usize; 2] {
     if generation.is_multiple_of(2) { [0, 1] } else { [2, 3] }
 }
 
+codec! {
+    Superblock:
+    format_version = FORMAT_VERSION, features_compatible = FEATURES_COMPATIBLE,
+    features_read_only = FEATURES_READ_ONLY, features_incompatible = FEATURES_INCOMPATIBLE,
+    pool_id = POOL_ID, generation = GENERATION, zone_bytes = ZONE_BYTES,
+    device_bytes = DEVICE_BYTES, created = CREATED, secret = SECRET,
+    catalogue_bytes = CATALOGUE_BYTES; catalogue_zones: Vec<u32>
+}
+
 impl Superblock {
     /// The bytes of one of the four copies. Asserts that every field is in its range.
     pub fn encode(&self, copy: usize) -> Box<[u8; PAGE_BYTES]> {
@@ -112,17 +121,7 @@ impl Superblock {
         let mut bytes = Box::new([0; PAGE_BYTES]);
         let b = &mut bytes[..];
         put(b, layout::MAGIC, MAGIC);
-        put(b, layout::FORMAT_VERSION, u64::from(self.format_version));
-        put(b, layout::FEATURES_COMPATIBLE, self.features_compatible);
-        put(b, layout::FEATURES_READ_ONLY, self.features_read_only);
-        put(b, layout::FEATURES_INCOMPATIBLE, self.features_incompatible);
-        put_u128(b, layout::POOL_ID, self.pool_id);
-        put(b, layout::GENERATION, self.generation);
-        put(b, layout::ZONE_BYTES, self.zone_bytes);
-        put(b, layout::DEVICE_BYTES, self.device_bytes);
-        put(b, layout::CREATED, self.created.as_nanos());
-        put(b, layout::SECRET, self.secret);
-        put(b, layout::CATALOGUE_BYTES, self.catalogue_bytes);
+        self.put_fields(b);
         put(b, layout::ADDRESS, COPY_OFFSETS[copy]);
         put(b, layout::CATALOGUE_ZONE_COUNT, self.catalogue_zones.len() as u64);
         let zones = b[layout::CATALOGUE_ZONES.offset..].chunks_exact_mut(4);
@@ -147,20 +146,7 @@ impl Superblock {
         }
         verify_zero(place, b, layout::ZERO)?;
         place.require_own_address(b, layout::ADDRESS)?;
-        let superblock = Superblock {
-            format_version: get_u32(b, layout::FORMAT_VERSION),
-            features_compatible: get(b, layout::FEATURES_COMPATIBLE),
-            features_read_only: get(b, layout::FEATURES_READ_ONLY),
-            features_incompatible: incompatible,
-            pool_id: get_u128(b, layout::POOL_ID),
-            generation: get(b, layout::GENERATION),
-            zone_bytes: get(b, layout::ZONE_BYTES),
-            device_bytes: get(b, layout::DEVICE_BYTES),
-            created: WallTime::from_nanos(get(b, layout::CREATED)),
-            secret: get(b, layout::SECRET),
-            catalogue_bytes: get(b, layout::CATALOGUE_BYTES),
-            catalogue_zones: decode_zones(place, b)?,
-        };
+        let superblock = Superblock::get_fields(b, decode_zones(place, b)?);
         superblock.verify(place)?;
         place.require_countable("generation", superblock.generation)?;
         Ok(superblock)

@@ -6,7 +6,7 @@
 use units::{Seq, WallTime};
 
 use crate::error::{Place, Result};
-use crate::field::{get, put};
+use crate::field::codec;
 use crate::page::{PAGE_BYTES, PageAddress, PageType, zeroed_page};
 
 /// Where an entry's fields are.
@@ -49,6 +49,11 @@ pub struct TimeEntry {
     pub flushes_total: u64,
 }
 
+codec! {
+    TimeEntry:
+    time = TIME, seq = SEQ, bytes_total = BYTES_TOTAL, flushes_total = FLUSHES_TOTAL;
+}
+
 impl TimeEntry {
     /// Whether `next` may follow.
     pub fn may_precede(&self, next: &TimeEntry) -> bool {
@@ -79,10 +84,7 @@ impl TimePage {
             entry.verify(TIME.place(address)).expect("an entry that we write is in range");
             assert!(i == 0 || entries[i - 1].may_precede(entry), "entries in order");
             let record = &mut bytes[TIME.record(i)];
-            put(record, layout::TIME, entry.time.as_nanos());
-            put(record, layout::SEQ, entry.seq.0);
-            put(record, layout::BYTES_TOTAL, entry.bytes_total);
-            put(record, layout::FLUSHES_TOTAL, entry.flushes_total);
+            entry.put_fields(record);
         }
         TIME.seal(&mut bytes, address, entries.len());
         bytes
@@ -113,12 +115,6 @@ impl TimePage {
     /// Entry `i`. Panics if there are not so many.
     pub fn get(&self, i: usize) -> TimeEntry {
         assert!(i < self.count, "entry {i} of {}", self.count);
-        let record = &self.bytes[TIME.record(i)];
-        TimeEntry {
-            time: WallTime::from_nanos(get(record, layout::TIME)),
-            seq: Seq(get(record, layout::SEQ)),
-            bytes_total: get(record, layout::BYTES_TOTAL),
-            flushes_total: get(record, layout::FLUSHES_TOTAL),
-        }
+        TimeEntry::get_fields(&self.bytes[TIME.record(i)])
     }
 }

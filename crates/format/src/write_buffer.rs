@@ -2,7 +2,7 @@
 //! so. `docs/format/write-buffer.md`.
 
 use crate::error::{Place, Result};
-use crate::field::{get_u128, put, put_u128, verify_zero};
+use crate::field::{codec, put, verify_zero};
 use crate::head::seal;
 
 /// Where the fields are.
@@ -40,12 +40,13 @@ pub struct Mark {
     pub boot: u128,
 }
 
+codec!(Mark: tag = TAG, boot = BOOT;);
+
 impl Mark {
     /// Its bytes.
     pub fn encode(&self) -> [u8; BYTES] {
         let mut b = [0; BYTES];
-        put_u128(&mut b, layout::TAG, self.tag);
-        put_u128(&mut b, layout::BOOT, self.boot);
+        self.put_fields(&mut b);
         put(&mut b, layout::ADDRESS, OFFSET);
         seal(&mut b, MAGIC, SALT);
         b
@@ -60,6 +61,6 @@ impl Mark {
         let b = place.head(bytes, BYTES, MAGIC, SALT)?;
         verify_zero(place, b, layout::ZERO)?;
         place.require_own_address(b, layout::ADDRESS)?;
-        Ok(Mark { tag: get_u128(b, layout::TAG), boot: get_u128(b, layout::BOOT) })
+        Ok(Mark::get_fields(b))
     }
 }

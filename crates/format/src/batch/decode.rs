@@ -1,6 +1,6 @@
 //! Reading a batch's header: verified as a whole first, then walked without further checks.
 
-use units::{Lba, Seq, WallTime};
+use units::{Lba, Seq};
 
 use super::{
     BATCH_ALIGNMENT, BATCH_HEADER_BYTES_MAX, BLOCK_BYTES, BLOCKS_MAX, BatchHeader, BatchKind,
@@ -161,18 +161,7 @@ impl<'a> Batch<'a> {
 fn decode_header(place: Place, b: &[u8]) -> Result<BatchHeader> {
     let number = get(b, layout::KIND);
     let unknown = || place.invalid("kind 0 to 2", format_args!("kind {number}"));
-    Ok(BatchHeader {
-        segment: get(b, layout::SEGMENT),
-        offset: get_u32(b, layout::OFFSET),
-        kind: BatchKind::from_number(number).ok_or_else(unknown)?,
-        nonce: get(b, layout::NONCE),
-        timeline: get(b, layout::TIMELINE),
-        time: WallTime::from_nanos(get(b, layout::TIME)),
-        base_seq: Seq(get(b, layout::BASE_SEQ)),
-        stable_seq: Seq(get(b, layout::STABLE_SEQ)),
-        durable_seq: Seq(get(b, layout::DURABLE_SEQ)),
-        flush_count: get(b, layout::FLUSH_COUNT),
-    })
+    Ok(BatchHeader::get_fields(b, BatchKind::from_number(number).ok_or_else(unknown)?))
 }
 
 fn decode_descriptor_kind(place: Place, descriptor: &[u8]) -> Result<DescriptorKind> {

@@ -144,15 +144,7 @@ fn put_header(b: &mut [u8], header: &BatchHeader, bytes: BatchBytes, op_count: u
     put(b, layout::HEADER_BYTES, u64::from(bytes.header_bytes));
     put(b, layout::PAYLOAD_BYTES, u64::from(bytes.payload_bytes));
     put(b, layout::OP_COUNT, u64::from(op_count));
-    put(b, layout::SEGMENT, header.segment);
-    put(b, layout::OFFSET, u64::from(header.offset));
     put(b, layout::KIND, header.kind as u64);
-    put(b, layout::NONCE, header.nonce);
-    put(b, layout::TIMELINE, header.timeline);
-    put(b, layout::TIME, header.time.as_nanos());
-    put(b, layout::BASE_SEQ, header.base_seq.0);
-    put(b, layout::STABLE_SEQ, header.stable_seq.0);
-    put(b, layout::DURABLE_SEQ, header.durable_seq.0);
-    put(b, layout::FLUSH_COUNT, header.flush_count);
+    header.put_fields(b);
     put_crc(SALT, b, layout::CRC);
 }

@@ -7,7 +7,7 @@
 use units::{Generation, Inode, WallTime};
 
 use crate::error::{Place, Result};
-use crate::field::{Field, get, get_u32, numbered, put, verify_zero_bytes};
+use crate::field::{Field, codec, get, numbered, put, verify_zero_bytes};
 use crate::share::directory::Entries;
 use crate::share::place::{
     BLOCK_BYTES, FILE_BYTES_MAX, LEVELS, ShareAddress, first_of_level, is_slab,
@@ -158,28 +158,23 @@ pub struct InodeBlock {
     pub content: Content,
 }
 
+codec! {
+    InodeBlock:
+    generation = GENERATION, mode = MODE, links = LINKS, uid = UID, gid = GID, size = SIZE,
+    used = USED, accessed = ACCESSED, modified = MODIFIED, changed = CHANGED, created = CREATED,
+    parent = PARENT, entries = ENTRIES, operation = OPERATION;
+    kind: FileKind, verifier: Option<[u8; 8]>, device: (u32, u32), content: Content
+}
+
 impl InodeBlock {
     /// Its block.
     pub fn encode(&self, address: ShareAddress) -> Box<[u8; BLOCK_BYTES]> {
         let mut bytes = address.begin(MAGIC);
         let b = &mut bytes[..];
-        put(b, layout::GENERATION, self.generation.0);
+        self.put_fields(b);
         put(b, layout::KIND, self.kind as u64);
-        put(b, layout::MODE, u64::from(self.mode));
-        put(b, layout::LINKS, u64::from(self.links));
-        put(b, layout::UID, u64::from(self.uid));
-        put(b, layout::GID, u64::from(self.gid));
-        put(b, layout::SIZE, self.size);
-        put(b, layout::USED, self.used);
-        put(b, layout::ACCESSED, self.accessed.as_nanos());
-        put(b, layout::MODIFIED, self.modified.as_nanos());
-        put(b, layout::CHANGED, self.changed.as_nanos());
-        put(b, layout::CREATED, self.created.as_nanos());
-        put(b, layout::PARENT, self.parent.0);
-        put(b, layout::ENTRIES, self.entries);
         put(b, layout::VERIFIER, u64::from_le_bytes(self.verifier.unwrap_or_default()));
         put(b, layout::DEVICE, u64::from(self.device.0) | u64::from(self.device.1) << 32);
-        put(b, layout::OPERATION, self.operation);
         let mut flags = if self.verifier.is_some() { HAS_VERIFIER } else { 0 };
         let inline = match &self.content {
             Content::None => &[],
@@ -216,30 +211,13 @@ impl InodeBlock {
         let kind = FileKind::decode(place, b, layout::KIND)?;
         let flags = b[layout::FLAGS.offset];
         place.require(flags & !(IN_SLABS | HAS_VERIFIER) == 0, "flags that are known", flags)?;
-        let time = |field| WallTime::from_nanos(get(b, field));
         let verifier = get(b, layout::VERIFIER).to_le_bytes();
         let device = get(b, layout::DEVICE);
-        let inode = InodeBlock {
-            generation: Generation(get(b, layout::GENERATION)),
-            kind,
-            mode: get(b, layout::MODE) as u16,
-            links: get_u32(b, layout::LINKS),
-            uid: get_u32(b, layout::UID),
-            gid: get_u32(b, layout::GID),
-            size: get(b, layout::SIZE),
-            used: get(b, layout::USED),
-            accessed: time(layout::ACCESSED),
-            modified: time(layout::MODIFIED),
-            changed: time(layout::CHANGED),
-            created: time(layout::CREATED),
-            parent: Inode(get(b, layout::PARENT)),
-            entries: get(b, layout::ENTRIES),
-            verifier: (flags & HAS_VERIFIER != 0).then_some(verifier),
-            device: (device as u32, (device >> 32) as u32),
-            operation: get(b, layout::OPERATION),
-            content: decode_content(address, b, kind, flags & IN_SLABS != 0)?,
-        };
-        let has_verifier = inode.verifier.is_some();
+        let has_verifier = flags & HAS_VERIFIER != 0;
+        let numbers = (device as u32, (device >> 32) as u32);
+        let content = decode_content(address, b, kind, flags & IN_SLABS != 0)?;
+        let told = has_verifier.then_some(verifier);
+        let inode = InodeBlock::get_fields(b, kind, told, numbers, content);
         place.require(has_verifier || verifier == [0; 8], "no verifier", "one without flag")?;
         inode.verify(place, has_verifier, device)?;
         Ok(inode)

@@ -4,7 +4,7 @@
 use units::{Inode, WallTime};
 
 use crate::error::{Place, Result};
-use crate::field::{Field, get, put, verify_zero_bytes};
+use crate::field::{Field, codec, get, put, verify_zero_bytes};
 use crate::share::operation::Operation;
 use crate::share::place::{
     BLOCK_BYTES, DATA_FIRST, LEVELS, LOG_BLOCKS, LOG_FIRST, STACKS, ShareAddress, VOLUME_BLOCKS,
@@ -86,6 +86,12 @@ pub struct State {
     pub inodes: u64,
     /// Of inodes, then of the slabs of each level.
     pub free: [FreeNumbers; STACKS],
+}
+
+codec! {
+    State:
+    incarnation = INCARNATION, log_first = LOG_FIRST, operation = OPERATION, time = TIME,
+    used = USED, inodes = INODES; free: [FreeNumbers; STACKS]
 }
 
 impl State {
@@ -178,12 +184,7 @@ impl LogBlock {
         let mut bytes = address.begin(MAGIC);
         let b = &mut bytes[..];
         put(b, layout::NUMBER, self.number);
-        put(b, layout::OPERATION, self.state.operation);
-        put(b, layout::INCARNATION, self.state.incarnation);
-        put(b, layout::LOG_FIRST, self.state.log_first);
-        put(b, layout::TIME, self.state.time.as_nanos());
-        put(b, layout::USED, self.state.used);
-        put(b, layout::INODES, self.state.inodes);
+        self.state.put_fields(b);
         put(b, layout::RECORDS_BYTES, self.records.len() as u64);
         for (index, free) in self.state.free.iter().enumerate() {
             let slot = stack_slot(index);
@@ -205,18 +206,11 @@ impl LogBlock {
         let number = get(b, layout::NUMBER);
         place.require_countable("block of the log", number)?;
         place.require(log_block(number) == address.block, "a number that is here", number)?;
-        let state = State {
-            incarnation: get(b, layout::INCARNATION),
-            log_first: get(b, layout::LOG_FIRST),
-            operation: get(b, layout::OPERATION),
-            time: WallTime::from_nanos(get(b, layout::TIME)),
-            used: get(b, layout::USED),
-            inodes: get(b, layout::INODES),
-            free: std::array::from_fn(|index| {
-                let slot = &b[stack_slot(index).offset..];
-                FreeNumbers { height: get(slot, layout::HEIGHT), next: get(slot, layout::NEXT) }
-            }),
-        };
+        let free = std::array::from_fn(|index| {
+            let slot = &b[stack_slot(index).offset..];
+            FreeNumbers { height: get(slot, layout::HEIGHT), next: get(slot, layout::NEXT) }
+        });
+        let state = State::get_fields(b, free);
         state.verify(place)?;
         place.require(state.log_first <= number, "a log_first before it", state.log_first)?;
         address.verify_spare(

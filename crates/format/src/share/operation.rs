@@ -5,7 +5,7 @@ use std::fmt;
 use units::{FileId, Generation, Inode, Seq, WallTime};
 
 use crate::error::{Place, Result};
-use crate::field::{Field, get, get_u32, get_u128, put, put_u128};
+use crate::field::{Field, codec, get, get_u128, put, put_u128};
 use crate::share::inode::FileKind;
 
 /// Where the fields are.
@@ -161,6 +161,12 @@ pub struct Origin {
     pub groups_hash: u64,
 }
 
+codec! {
+    Origin:
+    client = CLIENT, xid = XID, arguments_crc = ARGUMENTS_CRC, uid = UID, gid = GID,
+    groups_hash = GROUPS_HASH;
+}
+
 /// Attributes before an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Before {
@@ -182,6 +188,12 @@ pub struct Before {
     pub modified: WallTime,
     /// Last change.
     pub changed: WallTime,
+}
+
+codec! {
+    Before:
+    mode = MODE, links = LINKS, uid = BEFORE_UID, gid = BEFORE_GID, size = SIZE,
+    accessed = ACCESSED, modified = MODIFIED, changed = CHANGED; kind: FileKind
 }
 
 /// Two more objects of a RENAME.
@@ -324,15 +336,10 @@ impl Operation<'_> {
         put(b, layout::RECORD_BYTES, self.encoded_bytes() as u64);
         put(b, layout::PROCEDURE, u64::from(self.procedure.number()));
         put(b, layout::PARTS, u64::from(parts));
-        put(b, layout::XID, u64::from(self.origin.xid));
+        self.origin.put_fields(b);
         put(b, layout::NUMBER, self.number);
         put(b, layout::TIME, self.time.as_nanos());
         put(b, layout::SEQ_BEFORE, self.seq_before.0);
-        put_u128(b, layout::CLIENT, self.origin.client);
-        put(b, layout::UID, u64::from(self.origin.uid));
-        put(b, layout::GID, u64::from(self.origin.gid));
-        put(b, layout::GROUPS_HASH, self.origin.groups_hash);
-        put(b, layout::ARGUMENTS_CRC, u64::from(self.origin.arguments_crc));
         put(b, layout::NAME_BYTES, self.name.len() as u64);
         put(b, layout::NEW_NAME_BYTES, self.new_name.len() as u64);
         put_u128(b, layout::OBJECT, pair_of(Some(self.object)));
@@ -395,7 +402,7 @@ impl Operation<'_> {
             incarnation: get(b, layout::INCARNATION),
             time: WallTime::from_nanos(get(b, layout::TIME)),
             seq_before: Seq(get(b, layout::SEQ_BEFORE)),
-            origin: decode_origin(b),
+            origin: Origin::get_fields(b),
             object: file_id(get_u128(b, layout::OBJECT)).unwrap_or_default(),
             other: file_id(get_u128(b, layout::OTHER)),
             target: target.map(|bytes| Target {
@@ -418,47 +425,18 @@ impl Operation<'_> {
     }
 }
 
-fn decode_origin(b: &[u8]) -> Origin {
-    Origin {
-        client: get_u128(b, layout::CLIENT),
-        xid: get_u32(b, layout::XID),
-        arguments_crc: get_u32(b, layout::ARGUMENTS_CRC),
-        uid: get_u32(b, layout::UID),
-        gid: get_u32(b, layout::GID),
-        groups_hash: get(b, layout::GROUPS_HASH),
-    }
-}
-
 fn encode_before(before: &Before, out: &mut Vec<u8>) {
     let start = out.len();
     out.resize(start + layout::BEFORE_BYTES, 0);
     let b = &mut out[start..];
     put(b, layout::KIND, before.kind as u64);
-    put(b, layout::MODE, u64::from(before.mode));
-    put(b, layout::LINKS, u64::from(before.links));
-    put(b, layout::BEFORE_UID, u64::from(before.uid));
-    put(b, layout::BEFORE_GID, u64::from(before.gid));
-    put(b, layout::SIZE, before.size);
-    put(b, layout::ACCESSED, before.accessed.as_nanos());
-    put(b, layout::MODIFIED, before.modified.as_nanos());
-    put(b, layout::CHANGED, before.changed.as_nanos());
+    before.put_fields(b);
 }
 
 fn decode_before(place: Place, b: &[u8]) -> Result<Before> {
     let kind = FileKind::decode(place, b, layout::KIND)?;
     place.require(get(b, layout::BEFORE_ZERO) == 0, "padding of zeros", "others")?;
-    let time = |field| WallTime::from_nanos(get(b, field));
-    Ok(Before {
-        kind,
-        mode: get(b, layout::MODE) as u16,
-        links: get_u32(b, layout::LINKS),
-        uid: get_u32(b, layout::BEFORE_UID),
-        gid: get_u32(b, layout::BEFORE_GID),
-        size: get(b, layout::SIZE),
-        accessed: time(layout::ACCESSED),
-        modified: time(layout::MODIFIED),
-        changed: time(layout::CHANGED),
-    })
+    Ok(Before::get_fields(b, kind))
 }
 
 fn encode_set(set: &Set, out: &mut Vec<u8>) {

@@ -4,7 +4,7 @@ use units::WallTime;
 
 use crate::FORMAT_VERSION;
 use crate::error::{FormatErrorKind, Place, Result};
-use crate::field::{get, get_u32, get_u128, put, put_u128, verify_zero};
+use crate::field::{codec, get, get_u32, put, verify_zero};
 use crate::share::place::{BLOCK_BYTES, ROOT_BLOCK, ShareAddress};
 
 /// Where the fields are.
@@ -52,6 +52,12 @@ pub struct ShareRoot {
     pub features_compatible: u64,
 }
 
+codec! {
+    ShareRoot:
+    share_id = SHARE_ID, hash_key = HASH_KEY, created = CREATED, log_hint = LOG_HINT,
+    features_read_only = READ_ONLY, features_compatible = COMPATIBLE;
+}
+
 impl ShareRoot {
     /// The tag of the share's blocks.
     pub fn tag(&self) -> u32 {
@@ -70,12 +76,7 @@ impl ShareRoot {
         let b = &mut bytes[..];
         put(b, layout::MAGIC, MAGIC);
         put(b, layout::FORMAT_VERSION, u64::from(FORMAT_VERSION));
-        put_u128(b, layout::SHARE_ID, self.share_id);
-        put_u128(b, layout::HASH_KEY, self.hash_key);
-        put(b, layout::CREATED, self.created.as_nanos());
-        put(b, layout::LOG_HINT, self.log_hint);
-        put(b, layout::READ_ONLY, self.features_read_only);
-        put(b, layout::COMPATIBLE, self.features_compatible);
+        self.put_fields(b);
         bytes
     }
 
@@ -100,21 +101,13 @@ impl ShareRoot {
             return Err(place.error(FormatErrorKind::Version, "no feature", found));
         }
         verify_zero(place, b, layout::ZERO)?;
-        let [read_only, compatible] = [layout::READ_ONLY, layout::COMPATIBLE].map(|f| get(b, f));
-        if read_only | compatible == 0 {
+        let root = ShareRoot::get_fields(b);
+        if root.features_read_only | root.features_compatible == 0 {
             verify_zero(place, b, layout::REST)?;
         }
-        let log_hint = get(b, layout::LOG_HINT);
-        place.require_countable("block of the log", log_hint)?;
-        let is_whole = log_hint.is_multiple_of(HINT_BLOCKS);
-        place.require(is_whole, "a log_hint that is a multiple of 4096", log_hint)?;
-        Ok(ShareRoot {
-            share_id: get_u128(b, layout::SHARE_ID),
-            hash_key: get_u128(b, layout::HASH_KEY),
-            created: WallTime::from_nanos(get(b, layout::CREATED)),
-            log_hint,
-            features_read_only: read_only,
-            features_compatible: compatible,
-        })
+        place.require_countable("block of the log", root.log_hint)?;
+        let is_whole = root.log_hint.is_multiple_of(HINT_BLOCKS);
+        place.require(is_whole, "a log_hint that is a multiple of 4096", root.log_hint)?;
+        Ok(root)
     }
 }
