@@ -306,6 +306,11 @@ fn a_write_under_way_while_somebody_cuts_the_file_leaves_no_zeros_behind() {
     assert_eq!(outcomes, [told, false, false, told, false]);
     assert!(!media.is_hole(512 << 10, 4096), "something was there");
     media.write_at(512 << 10, &[IoSlice::new(&[7; 4096])]).expect_err("it was cut");
+    // Once that is known no read takes the short way, which looks at nothing, nor a length for all.
+    assert!(!media.try_read_at(512 << 10, &mut read).expect("it would wait"));
+    file.set_len(1 << 20).expect("long again");
+    media.read_at(512 << 10, &mut read).expect_err("it was cut");
+    media.write_at(512 << 10, &[IoSlice::new(&[7; 4096])]).expect_err("it was cut");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
@@ -48,6 +48,8 @@ pub struct FileMedia {
     len_bytes: AtomicU64,
     /// A file, which somebody may cut while it is used; not a block device.
     is_file: bool,
+    /// Somebody did.
+    was_cut: AtomicBool,
     /// Whether what its file system says of holes can be relied on.
     tells_holes: bool,
     /// The same past the page cache, or why there is no such way.
@@ -130,6 +132,7 @@ impl FileMedia {
             name,
             len_bytes: AtomicU64::new(len_bytes),
             is_file,
+            was_cut: AtomicBool::new(false),
             tells_holes,
             direct,
             sync_failed: Mutex::new(false),
@@ -148,15 +151,23 @@ impl FileMedia {
         }
     }
 
-    /// Refuses a file that somebody cut. A write would make it long again, and then what was cut
-    /// off would read as zeros instead of failing.
+    /// Refuses a file that somebody cut, also when it is as long as before again. A write would
+    /// make it long again, and then what was cut off would read as zeros instead of failing.
     fn check_whole(&self) -> io::Result<()> {
         if !self.is_file {
             return Ok(());
         }
         // Asked in this order: a file that grows is longer before this says so.
         let had = self.len_bytes();
-        check_cut(had, length_of(&self.file)?)
+        // The position of the file has a lock, this has none.
+        let there = u64::try_from(rustix::fs::fstat(&*self.file)?.st_size).unwrap_or(0);
+        let cut = check_cut(had, there);
+        if cut.is_err() {
+            self.was_cut.store(true, Ordering::Release);
+        } else if self.was_cut.load(Ordering::Acquire) {
+            return Err(io::Error::other("somebody cut it, and it is long again"));
+        }
+        cut
     }
 
     /// Refuses what was read from a file that somebody cut, unless all of it has blocks: a hole may
@@ -171,7 +182,7 @@ impl FileMedia {
 
     /// Writes to a range of a file that is whole before and after. A write that is under way while
     /// somebody cuts the file can still make it longer; it fails, and what lies in front of it is
-    /// not read as zeros.
+    /// not read as zeros. One that reaches the old end is told by nothing.
     fn write_whole(
         &self,
         offset: u64,
@@ -256,6 +267,9 @@ impl Media for FileMedia {
 
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<bool> {
         self.check_range(offset, buffer.len() as u64)?;
+        if self.was_cut.load(Ordering::Acquire) {
+            return Ok(false);
+        }
         match self.file.read_cached(offset, buffer)? {
             Some(read) => Ok(read),
             // This file system cannot tell: read and wait.
@@ -326,9 +340,13 @@ impl Media for FileMedia {
     fn allocate(&self, offset: u64, length_bytes: u64) -> io::Result<()> {
         self.check_range(offset, length_bytes)?;
         self.check_whole()?;
-        // A file that somebody cuts meanwhile stays as short as it is.
-        let flags = FallocateFlags::KEEP_SIZE;
-        match rustix::fs::fallocate(&*self.file, flags, offset, length_bytes) {
+        let reserve = |flags| rustix::fs::fallocate(&*self.file, flags, offset, length_bytes);
+        // A file that somebody cuts meanwhile stays as short as it is; NFS has no way to say so.
+        let reserved = match reserve(FallocateFlags::KEEP_SIZE) {
+            Err(rustix::io::Errno::OPNOTSUPP) => reserve(FallocateFlags::empty()),
+            other => other,
+        };
+        match reserved {
             // A block device has its space already; some file systems cannot reserve.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NODEV) => Ok(()),
             // XFS wants room for a whole range before it looks at what the range has. Elsewhere a

@@ -35,15 +35,25 @@ pub struct SpaceCount {
 impl SpaceCount {
     /// All of them.
     fn figures(&mut self) -> [&mut u64; 8] {
+        let SpaceCount {
+            live_bytes,
+            entries,
+            packed_bytes,
+            packed_entries,
+            shadow_bytes,
+            shared_bytes,
+            shared_entries,
+            dead_bytes,
+        } = self;
         [
-            &mut self.live_bytes,
-            &mut self.entries,
-            &mut self.packed_bytes,
-            &mut self.packed_entries,
-            &mut self.shadow_bytes,
-            &mut self.shared_bytes,
-            &mut self.shared_entries,
-            &mut self.dead_bytes,
+            live_bytes,
+            entries,
+            packed_bytes,
+            packed_entries,
+            shadow_bytes,
+            shared_bytes,
+            shared_entries,
+            dead_bytes,
         ]
     }
 

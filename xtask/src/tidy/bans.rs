@@ -109,7 +109,8 @@ const BANS: &[Ban] = &[
 pub fn check(file: &RustFile<'_>, findings: &mut Vec<Finding>) {
     for (line, code) in file.code.lines() {
         let is_test = file.is_test_file() || file.code.is_test_line(line);
-        let is_env = file.path.starts_with("crates/env/");
+        let is_env =
+            ["crates/env/src/", "crates/env/support/"].iter().any(|dir| file.path.starts_with(dir));
         let place = Place { library: file.library(), is_test, is_env };
         for ban in BANS.iter().filter(|ban| (ban.holds)(&place)) {
             if let Some(word) = ban.words.iter().find(|word| names(code, word)) {

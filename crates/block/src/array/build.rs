@@ -178,9 +178,6 @@ fn over(
         Err(unopened) => return Err(of_layer(unopened.error)),
     };
     let Stack::Member(number) = base else { return Ok(layer) };
-    if kept.is_nothing() {
-        return Ok(layer);
-    }
     let number = number_of(number);
     let renewed = Arc::new(Renewed::new((number, &members[number]), kept, (layer, depth)));
     shared.note_renewed(&renewed);

@@ -61,11 +61,6 @@ impl Kept {
         self.layers.len()
     }
 
-    /// Whether there is nothing to make anew with a device.
-    pub fn is_nothing(&self) -> bool {
-        self.layers.is_empty()
-    }
-
     /// The sources of all keys.
     pub fn keys(&self) -> impl Iterator<Item = &KeySource> {
         self.layers.iter().map(|(key, _)| key)

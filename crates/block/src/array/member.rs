@@ -153,7 +153,10 @@ impl MemberDevice {
         let outcome = match &place.device {
             Some(device) => request(&**device),
             None => {
-                let source = io::Error::new(io::ErrorKind::NotFound, "the member is not there");
+                let source = io::Error::new(
+                    io::ErrorKind::NotFound,
+                    "the member, or what a layer keeps on it, is not there",
+                );
                 let (kind, device) = (DeviceErrorKind::Io, place.path.clone());
                 Err(DeviceError { kind, operation, offset, length_bytes, device, source })
             }

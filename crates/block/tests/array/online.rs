@@ -52,7 +52,10 @@ fn an_array_grows_beside_writers_and_has_everything() {
     for (stack, parts) in [
         ("mirror(a, b)", ["mirror(c, d)", "mirror(e, f)"]),
         ("stripe(a, b)", ["stripe(c, d)", "mirror(e, f)"]),
-        ("crypt[key=env:A](mirror(a, b))", ["mirror(c, d)", "crypt[key=env:A](mirror(e, f))"]),
+        (
+            "crypt[key=env:A](mirror(a, b))",
+            ["crypt[key=env:A](mirror(c, d))", "crypt[key=env:A](mirror(e, f))"],
+        ),
         ("mirror(a, b)", ["parity[journal=64KiB](c, d, g)", "mirror(e, f)"]),
         ("parity[journal=64KiB](a, b, h)", ["parity[journal=64KiB](c, d, g)", "mirror(e, f)"]),
     ] {

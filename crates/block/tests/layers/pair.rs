@@ -3,7 +3,6 @@
 
 use std::io::IoSlice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use hindsight_block::heal::{Copies, settle};
 use hindsight_block::{BlockDevice, Ledger, MediaDevice, Outcome, Result, Resync, Right};
@@ -14,8 +13,6 @@ pub struct Pair {
     pub media: [Arc<SimMedia>; 2],
     sides: [MediaDevice; 2],
     pub ledger: Arc<Ledger>,
-    pub durable_writes: AtomicU64,
-    pub resyncs: AtomicU64,
 }
 
 impl Pair {
@@ -30,13 +27,7 @@ impl Pair {
             let media: Arc<SimMedia> = Arc::clone(&media[side]);
             MediaDevice::new(media)
         });
-        Arc::new(Pair {
-            media,
-            sides,
-            ledger: Arc::default(),
-            durable_writes: AtomicU64::new(0),
-            resyncs: AtomicU64::new(0),
-        })
+        Arc::new(Pair { media, sides, ledger: Arc::default() })
     }
 
     /// Flips a bit of one copy.
@@ -65,7 +56,6 @@ impl BlockDevice for Pair {
         self.sides.iter().try_for_each(|side| side.discard(offset, length_bytes))
     }
     fn write_durable(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<()> {
-        self.durable_writes.fetch_add(1, Ordering::Relaxed);
         self.sides.iter().try_for_each(|side| side.write_durable(offset, slices))
     }
     fn copies(&self, _offset: u64, _length_bytes: u64) -> usize {
@@ -91,7 +81,6 @@ impl BlockDevice for Pair {
         settle(&copies, buffer, right, &self.ledger)
     }
     fn resync(&self, offset: u64, length_bytes: u64, _which: Resync) -> Result<()> {
-        self.resyncs.fetch_add(1, Ordering::Relaxed);
         let mut bytes = vec![0; usize::try_from(length_bytes).expect("a range of a test")];
         self.sides[0].read_at(offset, &mut bytes)?;
         self.sides[1].write_durable(offset, &[IoSlice::new(&bytes)])
