@@ -42,7 +42,7 @@ pub use layout::Layout;
 pub use media::MediaDevice;
 pub use slices::{emptied, is_zero};
 pub use space::{Purpose, Zones};
-pub use together::{InTurn, Together};
+pub use together::{InTurn, Together, make_steps};
 pub use write_buffer::{BufferStatus, Found, WriteBuffer, WriteBuffers};
 
 /// Result of a device operation.

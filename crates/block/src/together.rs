@@ -44,7 +44,10 @@ pub(crate) fn ask_all<T: Send>(
 
 /// Makes steps in their order, by several who each take the next: one each, and more for as long as
 /// it `goes_on`. Says how many of them were made.
-pub(crate) fn make_steps<E: Send>(
+///
+/// # Errors
+/// The first of those that steps met.
+pub fn make_steps<E: Send>(
     together: &dyn Together,
     lanes: usize,
     count: usize,

@@ -66,7 +66,8 @@ impl Upkeep {
         self.work.lock()
     }
 
-    pub(super) fn together(&self) -> &Arc<dyn Together> {
+    /// How several devices, or logs, are asked at a time.
+    pub fn together(&self) -> &Arc<dyn Together> {
         &self.together
     }
 

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use block::{
-    Added, Array, ArrayError, BlockDevice, Candidate, Identities, Materials, MemberStatus, Opening,
-    SpareStatus, Standing,
+    Added, Array, ArrayError, BlockDevice, Candidate, Identities, InTurn, Materials, MemberStatus,
+    Opening, SpareStatus, Standing, Together,
 };
 use env::Files;
 
@@ -36,8 +36,9 @@ impl Pool {
         if opening.puts_out() {
             let device = Arc::new(opening.tried().map_err(of_array)?);
             let (machine, files) = (machine.clone(), Arc::clone(&files));
-            let map = (Map::Used, &mut of_catalogue(told) as &mut Told<'_>);
-            let tried = open_pool(device, machine, options, map, files);
+            let how =
+                (Map::Used, &InTurn as &dyn Together, &mut of_catalogue(told) as &mut Told<'_>);
+            let tried = open_pool(device, machine, options, how, files);
             let absent = opening.absent().join(", ");
             let hint = format!("without {absent} the others are not enough: bring it back");
             drop(tried.map_err(|error| error.with_hint(hint))?);
@@ -60,7 +61,10 @@ impl Pool {
         let began_ns = machine.clock.monotonic_ns();
         let array = Arc::new(array);
         let device = Arc::<Array>::clone(&array) as Arc<dyn BlockDevice>;
-        let pool = Pool::open_told(device, machine, options, files, &mut of_catalogue(told))?;
+        let pool = {
+            let how = (&**array.together(), &mut of_catalogue(told) as &mut Told<'_>);
+            Pool::open_told(device, machine, options, files, how)?
+        };
         pool.members.set(array);
         pool.scrubs.settle_members(began_ns, told)?;
         Ok(pool)

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use block::BlockDevice;
+use block::{BlockDevice, InTurn, Together};
 use env::NoFiles;
 use format::batch::DescriptorKind;
 use format::checksum::block_crc;
@@ -35,8 +35,8 @@ impl Pool {
     pub fn rebuild(device: Arc<dyn BlockDevice>, machine: Machine) -> Result<RebuildReport> {
         let options = PoolOptions::default();
         let told: &mut Told<'_> = &mut |_, _| ();
-        let map = (Map::Ignored, told);
-        let pool = open_pool(device, machine, options, map, Arc::new(NoFiles))?;
+        let how = (Map::Ignored, &InTurn as &dyn Together, told);
+        let pool = open_pool(device, machine, options, how, Arc::new(NoFiles))?;
         let mut report = RebuildReport::default();
         let mut entries: BTreeMap<u64, Vec<Found>> = BTreeMap::new();
         for segment in pool.core.store.segments() {

@@ -1,10 +1,10 @@
 //! Opening a pool: catalogue, segments, runs, and the logs' tails.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use block::{BlockDevice, Zones};
+use block::{BlockDevice, InTurn, Together, Zones, make_steps};
 use env::{Files, NoFiles};
 use format::segment::SegmentHeader;
 use format::superblock::{FEATURES_INCOMPATIBLE_KNOWN, Superblock};
@@ -39,6 +39,9 @@ use crate::write::Writer;
 use crate::{Error, ErrorKind, Machine, PoolOptions, Result};
 use format::time::TimeEntry;
 
+/// Logs that are recovered at a time.
+const LOGS_AT_ONCE: usize = 4;
+
 /// Whether the runs that the catalogue names are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Map {
@@ -72,18 +75,20 @@ impl Pool {
         options: PoolOptions,
         files: Arc<dyn Files>,
     ) -> Result<Arc<Pool>> {
-        Pool::open_told(device, machine, options, files, &mut |_, _| ())
+        Pool::open_told(device, machine, options, files, (&InTurn, &mut |_, _| ()))
     }
 
-    /// The same; `told` hears how often the catalogue was tried in vain, and how often it may be.
+    /// The same, with logs that are recovered together; `told` hears how often the catalogue was
+    /// tried in vain, and how often it may be.
     pub(crate) fn open_told(
         device: Arc<dyn BlockDevice>,
         machine: Machine,
         options: PoolOptions,
         files: Arc<dyn Files>,
-        told: &mut Told<'_>,
+        (together, told): (&dyn Together, &mut Told<'_>),
     ) -> Result<Arc<Pool>> {
-        let pool = open_pool(device, machine, options, (Map::Used, told), files)?;
+        let how = (Map::Used, together, told);
+        let pool = open_pool(device, machine, options, how, files)?;
         // Where it cannot be now, it can when the pool is opened again.
         pool.volumes().iter().for_each(|volume| _ = volume.cut_off());
         Ok(pool)
@@ -99,7 +104,7 @@ pub fn open_pool(
     device: Arc<dyn BlockDevice>,
     machine: Machine,
     options: PoolOptions,
-    (map, told): (Map, &mut Told<'_>),
+    (map, together, told): (Map, &dyn Together, &mut Told<'_>),
     files: Arc<dyn Files>,
 ) -> Result<Arc<Pool>> {
     let superblock = superblock_of(&*device)?;
@@ -125,7 +130,7 @@ pub fn open_pool(
     let pool = Arc::new(Engine::new(groups, catalogue_scrubs));
     pool.core.set_host(Arc::downgrade(&pool) as _);
     pool.load_groups()?;
-    fill(&pool, contents, map)?;
+    fill(&pool, contents, map, together)?;
     // Last: a pool that cannot be opened stays as older programs know it.
     if superblock.features_incompatible != FEATURES_INCOMPATIBLE_KNOWN {
         pool.core.catalogue.make_tables()?;
@@ -212,7 +217,7 @@ fn map_zones(contents: &Contents) -> Vec<u32> {
     zones
 }
 
-fn fill(pool: &Engine, mut contents: Contents, map: Map) -> Result<()> {
+fn fill(pool: &Engine, mut contents: Contents, map: Map, together: &dyn Together) -> Result<()> {
     let core = &pool.core;
     for run in contents.map_runs.iter().chain(&contents.time_runs) {
         let extents = extents_of(run);
@@ -232,13 +237,14 @@ fn fill(pool: &Engine, mut contents: Contents, map: Map) -> Result<()> {
     }
     add_timelines(core, &contents)?;
     let tails = add_segments(core, &contents)?;
-    for mut record in std::mem::take(&mut contents.volumes) {
+    let logs = recover_logs(core, &contents.volumes, &tails, together)?;
+    for (mut record, log) in std::mem::take(&mut contents.volumes).into_iter().zip(logs) {
         core.begin_time_by(record.horizon_ns);
         let slabs = contents.slabs.iter().filter(|slab| slab.0 == record.id);
         let slabs = slabs.map(|&(_, slab, zone)| (slab, zone)).collect();
         let base = base_of(core, &record, &contents.bases)?;
         let places = Places { slabs, placed: take_placed(core, &mut record)?, base };
-        pool.registry.add(add_volume(core, record, &tails, &contents.time_runs, places)?);
+        pool.registry.add(add_volume(core, record, log, &contents.time_runs, places)?);
     }
     pool.share_memory();
     if map == Map::Ignored {
@@ -371,25 +377,43 @@ fn named_moments(core: &Core, record: &VolumeRecord) -> Result<Seq> {
     Ok(Seq(last.max(branched.unwrap_or(0))))
 }
 
+/// Recovers the logs of volumes, several at a time: one core cannot read as fast as a device.
+fn recover_logs(
+    core: &Core,
+    volumes: &[VolumeRecord],
+    tails: &BTreeMap<u64, Vec<SegmentHeader>>,
+    together: &dyn Together,
+) -> Result<Vec<RecoveredLog>> {
+    let recovered: Vec<OnceLock<RecoveredLog>> = volumes.iter().map(|_| OnceLock::new()).collect();
+    let recover = |number: usize| -> Result<()> {
+        let record = &volumes[number];
+        let known = KnownLog {
+            log: record.id,
+            flushed_seq: Seq(record.flushed_seq),
+            last: flushed_entry(record),
+            durable: named_moments(core, record)?,
+            events: events_after(record),
+            voids: record.voids.iter().map(|&(a, b)| (Seq(a), Seq(b))).collect(),
+            is_strict: record.strict,
+        };
+        let tail = tails.get(&record.id).map_or(&[][..], |headers| headers);
+        let log = recover_log(&core.store, &known, tail);
+        let log = log.map_err(|error| of_volume(&record.name, error))?;
+        assert!(recovered[number].set(log).is_ok(), "each log is recovered once");
+        Ok(())
+    };
+    make_steps(together, LOGS_AT_ONCE, volumes.len(), &|| true, recover)?;
+    let log = |one: OnceLock<RecoveredLog>| one.into_inner().expect("all were recovered");
+    Ok(recovered.into_iter().map(log).collect())
+}
+
 fn add_volume(
     core: &Arc<Core>,
     mut record: VolumeRecord,
-    tails: &BTreeMap<u64, Vec<SegmentHeader>>,
+    recovered: RecoveredLog,
     time_runs: &[RunRecord],
     places: Places,
 ) -> Result<Arc<Volume>> {
-    let tail = tails.get(&record.id).map_or(&[][..], |headers| headers);
-    let known = KnownLog {
-        log: record.id,
-        flushed_seq: Seq(record.flushed_seq),
-        last: flushed_entry(&record),
-        durable: named_moments(core, &record)?,
-        events: events_after(&record),
-        voids: record.voids.iter().map(|&(a, b)| (Seq(a), Seq(b))).collect(),
-        is_strict: record.strict,
-    };
-    let recovered =
-        recover_log(&core.store, &known, tail).map_err(|error| of_volume(&record.name, error))?;
     if !recovered.voids.is_empty() {
         record.voids.extend(recovered.voids.iter().map(|&(first, last)| (first.0, last.0)));
         let mut tx = core.begin()?;
