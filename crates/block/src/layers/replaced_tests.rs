@@ -4,9 +4,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::sides::Sides;
 use super::{Keeper, Layout, MemoryDevice, MirrorDevice, ParityDevice, Setting, Side, Standing};
-use crate::{BlockDevice, DeviceError, DeviceErrorKind, InTurn, Result};
+use crate::{BlockDevice, DeviceError, InTurn, Result};
 
 const BYTES: u64 = 1 << 20;
 
@@ -101,16 +100,6 @@ fn made(is_parity: bool) -> Made {
     ParityDevice::format(&devices, layout, 1).expect("a journal");
     let device = ParityDevice::open(sides, layout, 1, setting).expect("a parity");
     (house, Box::new(device))
-}
-
-#[test]
-fn a_side_is_put_out_for_its_own_faults_only() {
-    let keeper = Arc::new(House::default());
-    let device = Arc::new(MemoryDevice::new(4096));
-    let setting = Setting { keeper, ledger: Arc::default(), together: Arc::new(InTurn), depth: 0 };
-    let sides = Sides::new("sides", vec![Side { device, members: vec![1] }], setting);
-    let error = sides.write_over(0, 4096, &[7]).expect_err("beyond the end");
-    assert_eq!(error.kind, DeviceErrorKind::OutOfRange, "the keeper was not asked to put it out");
 }
 
 #[test]

@@ -242,10 +242,12 @@ impl Sides {
         }
     }
 
-    /// Writes right bytes over what a side has, durably, unless it is out; one that fails it is put
-    /// out.
+    /// Writes right bytes over what a side has, durably; one that cannot be written is put out.
     pub fn write_over(&self, side: usize, at: u64, bytes: &[u8]) -> Result<()> {
-        self.ask_to_write(side, |device| device.write_durable(at, &[IoSlice::new(bytes)]))
+        match self.device(side).write_durable(at, &[IoSlice::new(bytes)]) {
+            Err(error) => self.put_out(side, &error),
+            Ok(()) => Ok(()),
+        }
     }
 
     /// Asks every side that is not out, one after the other; those that fail are put out if one
