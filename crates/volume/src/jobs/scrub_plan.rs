@@ -8,6 +8,7 @@
 //! 2. The catalogue's record of a scrub under way is never ahead of it: after a restart some is
 //!    looked at once more, and nothing is passed by.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -207,7 +208,7 @@ impl Scrubs {
             suspects.add(segment, from..to);
         }
         let (noted_bytes, runs) = (record.read_bytes, self.map_runs());
-        Run { record, segments, runs, rounds: 0, suspects, noted_bytes }
+        Run { record, segments, runs, listed: BTreeSet::new(), rounds: 0, suspects, noted_bytes }
     }
 
     /// Numbers and owners of runs of maps, and of times (of timeline 0), in the order of numbers.
@@ -357,9 +358,9 @@ impl Scrubs {
             ..ScrubReport::default()
         };
         run.add(&report, losses.collect());
-        let Some(next) = found.next else { return self.next_phase(run) };
-        run.record.next = next;
-        Ok(false)
+        // Should the end of the scrub fail, the last pages are not counted again.
+        run.record.next = found.next.unwrap_or(u64::MAX);
+        if found.next.is_some() { Ok(false) } else { self.next_phase(run) }
     }
 
     /// Computes parity anew in some bytes of a region; true when there is none.
@@ -411,11 +412,15 @@ impl Scrubs {
                 ScrubPhase::Runs
             }
             ScrubPhase::Runs => {
-                // The entries of a run may be in a newer one by now.
+                // The entries of a run may be in another one by now, whose number was drawn when
+                // its merge began.
+                run.listed.extend(run.runs.iter().map(|listed| listed.0));
                 if !run.suspects.is_empty() && run.rounds < ROUNDS_MAX {
                     run.rounds += 1;
                     run.runs = self.map_runs();
-                    if run.runs.last().is_some_and(|run| run.0 >= record.next) {
+                    run.runs.retain(|listed| !run.listed.contains(&listed.0));
+                    if !run.runs.is_empty() {
+                        (record.next, record.offset) = (0, 0);
                         return Ok(false);
                     }
                 }

@@ -1,5 +1,6 @@
 //! How far the scrubs of a pool are.
 
+use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -52,7 +53,9 @@ pub struct Run {
     /// Numbers and owners of the runs, of timelines or of times (of timeline 0), in the order of
     /// numbers.
     pub runs: Vec<(u64, u64)>,
-    /// How often newer ones were looked for.
+    /// Numbers of runs of earlier rounds.
+    pub listed: BTreeSet<u64>,
+    /// How often others were looked for.
     pub rounds: u32,
     /// Ranges that the runs are to be asked about.
     pub suspects: Suspects,
@@ -100,10 +103,10 @@ impl Run {
     /// How much is done.
     pub fn percent(&self) -> u64 {
         let before = |items: &[(u64, u64)]| items.partition_point(|item| item.0 < self.record.next);
-        let (segments, runs) = (self.segments.len(), self.runs.len());
+        let (segments, runs) = (self.segments.len(), self.listed.len() + self.runs.len());
         let done = match self.record.phase {
             ScrubPhase::Segments => before(&self.segments),
-            ScrubPhase::Runs => segments + before(&self.runs),
+            ScrubPhase::Runs => segments + self.listed.len() + before(&self.runs),
             ScrubPhase::Catalogue => segments + runs,
             ScrubPhase::Parity => segments + runs + 1,
         };
