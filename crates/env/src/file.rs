@@ -242,6 +242,7 @@ impl Media for FileMedia {
     }
 
     fn lengthen(&self, len_bytes: Option<u64>) -> io::Result<u64> {
+        self.check_whole()?;
         let had = self.len_bytes();
         let there = length_of(&self.file)?;
         check_cut(had, there)?;
@@ -261,7 +262,7 @@ impl Media for FileMedia {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.check_range(offset, buffer.len() as u64)?;
-        self.file.read_exact_at(buffer, offset)?;
+        self.file.read_exact_at(buffer, offset).inspect_err(|_| _ = self.check_whole())?;
         self.check_read(offset, buffer.len() as u64)
     }
 
