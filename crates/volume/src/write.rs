@@ -53,8 +53,10 @@ const PIECE_BYTES_MAX: usize = 256 << 10;
 /// Blocks of the largest trim that is one entry of a batch; a multiple of what a map node covers.
 const TRIM_BLOCKS_MAX: u64 = 1 << 30;
 /// Pending entries of all volumes at which a writer waits, as a multiple of those at which the
-/// background begins.
-const PENDING_FACTOR: usize = 4;
+/// background begins: as many as an opening after a kill reads in two seconds.
+const PENDING_FACTOR: usize = 3;
+/// A volume with less than this part of the entries at which the background begins does not wait.
+const OWN_PART: usize = 8;
 
 /// Why a write finds no room though its segment has some.
 pub const TOOK_RESERVE: &str = "what was accepted took the reserve";
@@ -226,10 +228,11 @@ impl Writer {
     }
 
     /// Whether a writer is so much faster than the background that it has to write the map out
-    /// itself: memory is bounded. A volume with few entries goes on, whatever others have.
+    /// itself: memory is bounded, and so is the time of the next opening. A volume with few entries
+    /// goes on, whatever others have.
     pub(crate) fn is_ahead_of_map(&self) -> bool {
         let begun = self.core.pending_max;
-        self.present().timeline.pending_counts().0 >= begun
+        self.present().timeline.pending_counts().0 >= begun / OWN_PART
             && self.core.pending_entries() >= PENDING_FACTOR * begun
     }
 

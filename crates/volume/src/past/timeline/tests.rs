@@ -138,7 +138,7 @@ fn columns_are_the_sums_of_history_across_reverts_and_what_is_only_in_memory() {
         let pool = rig.open();
         let volume = make(&pool);
         check(&volume, None, None, 7);
-        live(&rig, &volume, random, 300);
+        live(&rig, &volume, random, 200);
         assert!(volume.times().runs().is_empty(), "all of it is in memory");
         check_all(&rig, &volume, random);
         live(&rig, &volume, random, 3000);
