@@ -15,12 +15,12 @@ const FILES_MAX: &[(&str, usize)] = &[
     ("api", 2),
     ("block", 8),
     ("cli", 2),
-    ("format", 5),
-    ("history", 5),
-    ("lab", 8),
+    ("format", 3),
+    ("history", 3),
+    ("lab", 4),
     ("model", 2),
-    ("server", 10),
-    ("trace", 7),
+    ("server", 9),
+    ("trace", 6),
 ];
 
 /// The attributes of items that are only there in tests.

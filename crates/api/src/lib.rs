@@ -16,6 +16,7 @@ mod scalar;
 mod schedule;
 mod shares;
 mod space;
+mod stamp;
 mod targets;
 mod timeline;
 mod tokens;
@@ -55,6 +56,7 @@ pub use scalar::{SizeInput, SpanInput, Time};
 pub use schedule::{ApplyRetention, Explained, Keep, Pruned, Schedule, SetKeep, SetSchedule};
 pub use shares::{Allow, Allowed, ChangeShare, CreateShare, DenyQuery, Follower, Relay, Share};
 pub use space::{AgeBytes, Growth, Holder, Sacrifice, VolumeSpace};
+pub use stamp::Stamp;
 pub use targets::{
     ChangeMadeTarget, ChangeTarget, ChapCredential, CreateTarget, IscsiAccess, IscsiRegistration,
     IscsiReservation, IscsiReservations, IscsiSession, IscsiTarget, MadeTarget, NewLun, TargetLun,
@@ -65,7 +67,7 @@ pub use trash::{DeleteQuery, DeletedVolume, DryRunQuery, Undelete};
 pub use types::{
     AuditRecord, Bucket, Cache, ClonedFrom, Conversion, Copies, Dedup, DeletedVersions, DeviceIo,
     Encoding, Event, Grace, Healed, History, Import, Job, Mark, Member, OpenFiles, Pool, Range,
-    Resolved, Reverted, Scrub, Stamp, Version, Volume, WriteBuffer,
+    Resolved, Reverted, Scrub, Version, Volume, WriteBuffer,
 };
 pub use units::Granularity;
 pub use verification::{Verification, Verify};

@@ -8,16 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::space::{Growth, Sacrifice};
-use crate::{Granularity, SensitivityName, SpanInput, Time, Would};
-
-/// A seq with its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Stamp {
-    /// The position in the volume's history.
-    pub seq: u64,
-    /// When it was written; never goes back as seq rises.
-    pub time: Time,
-}
+use crate::{Granularity, SensitivityName, SpanInput, Stamp, Time, Would};
 
 /// A moment expression, resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::output::{Table, pairs};
 use crate::session::{Session, say};
-use crate::target::{AccessArgs, told};
+use crate::target_access::{AccessArgs, told};
 
 /// A unit: `N=VOLUME[@MOMENT]`.
 #[derive(Clone, Debug)]

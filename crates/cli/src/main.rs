@@ -46,6 +46,7 @@ mod signals;
 mod space;
 mod stream;
 mod target;
+mod target_access;
 mod timeline;
 mod tls;
 mod together;

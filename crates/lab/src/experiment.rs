@@ -8,136 +8,29 @@
 //! Times are not measured, only I/Os and space: what a device makes of them is not known here.
 //! Where a paper is about times (`darc`, `clotho`), they are handed in.
 
+mod asked;
 mod bench;
 mod clotho;
 pub mod darc;
+mod drawing;
 mod engine;
 mod laden;
 mod laden_cache;
+mod outcome;
 mod prediction;
 pub mod ucdp;
 mod xiao;
 pub mod xiao_served;
 
+pub use asked::{
+    Compacted, CompactionAsked, CompactionRun, EngineAsked, EngineCount, VersionReads,
+};
 pub use bench::{Bench, BenchSettings};
-pub use clotho::{Compacted, CompactionAsked, CompactionRun, VersionReads};
-pub use engine::{EngineAsked, EngineCount};
+pub use outcome::{Claim, Outcome, Table, Verdict};
 
-use serde::Serialize;
-
-use crate::plot::Chart;
 use model::{Error, Result};
 
-/// How a claim came out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// As the paper says, or as predicted.
-    Holds,
-    /// So, but the workload was made for it to be so: it is evidence of nothing.
-    Fit,
-    /// Not so; the note says why, if that is known.
-    Differs,
-    /// The paper says too little, or contradicts itself: shown, not judged.
-    NotJudged,
-}
-
-/// Something that a paper says, beside what was found.
-#[derive(Clone, Debug, Serialize)]
-pub struct Claim {
-    /// What it is about.
-    pub what: String,
-    /// What the paper says.
-    pub paper: String,
-    /// What the model says.
-    pub predicted: String,
-    /// What was counted.
-    pub measured: String,
-    /// How it came out.
-    pub verdict: Verdict,
-    /// What would have had to be found for it not to hold.
-    pub fails_with: String,
-    /// What has to be known to read it.
-    pub note: String,
-}
-
-impl Claim {
-    fn new(what: &str, paper: &str, predicted: String, measured: String, holds: bool) -> Claim {
-        let verdict = if holds { Verdict::Holds } else { Verdict::Differs };
-        let (what, paper) = (what.to_owned(), paper.to_owned());
-        let (fails_with, note) = (String::new(), String::new());
-        Claim { what, paper, predicted, measured, verdict, fails_with, note }
-    }
-
-    fn with_note(self, note: &str) -> Claim {
-        Claim { note: note.to_owned(), ..self }
-    }
-
-    fn fails(self, with: &str) -> Claim {
-        Claim { fails_with: with.to_owned(), ..self }
-    }
-
-    /// The generator was fitted to what is claimed.
-    fn fitted(self) -> Claim {
-        let verdict = if self.verdict == Verdict::Holds { Verdict::Fit } else { self.verdict };
-        Claim { verdict, ..self }
-    }
-
-    fn not_judged(self) -> Claim {
-        Claim { verdict: Verdict::NotJudged, ..self }
-    }
-}
-
-/// Numbers with headings.
-#[derive(Clone, Debug, Default)]
-pub struct Table {
-    /// Headings.
-    pub columns: Vec<String>,
-    /// Rows, each as long as the headings.
-    pub rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    fn new(columns: &[&str]) -> Table {
-        Table { columns: columns.iter().map(|name| (*name).to_owned()).collect(), rows: Vec::new() }
-    }
-
-    fn row(&mut self, cells: Vec<String>) {
-        assert_eq!(cells.len(), self.columns.len(), "a row is as wide as the heading");
-        self.rows.push(cells);
-    }
-
-    /// As CSV. No cell holds a comma or a quote: they are numbers and names of ours.
-    #[must_use]
-    pub fn csv(&self) -> String {
-        let lines = std::iter::once(&self.columns).chain(&self.rows);
-        lines.map(|cells| cells.join(",") + "\n").collect()
-    }
-}
-
-/// The middle of some numbers; none of none.
-fn median(mut numbers: Vec<f64>) -> Option<f64> {
-    numbers.sort_by(f64::total_cmp);
-    let middle = numbers.len().checked_sub(1)? / 2;
-    Some(numbers[middle].midpoint(numbers[numbers.len() / 2]))
-}
-
-/// What came out of an experiment.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// Its name.
-    pub name: &'static str,
-    /// What it is, in a line.
-    pub title: &'static str,
-    /// What it ran on.
-    pub setting: String,
-    /// Its picture.
-    pub chart: Chart,
-    /// Its numbers.
-    pub table: Table,
-    /// What it says of the paper.
-    pub claims: Vec<Claim>,
-}
+use outcome::Found;
 
 /// One that can be run.
 #[derive(Clone, Copy)]
@@ -147,14 +40,6 @@ pub struct Experiment {
     /// What it is, in a line.
     pub title: &'static str,
     run: fn(&mut Bench) -> Result<Found>,
-}
-
-/// An outcome without its name.
-struct Found {
-    setting: String,
-    chart: Chart,
-    table: Table,
-    claims: Vec<Claim>,
 }
 
 /// All there are, in the order of the papers.

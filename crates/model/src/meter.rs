@@ -12,15 +12,13 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use super::histogram::Histogram;
 use super::places::{self, Places};
-use super::profile::{Distances, Profile, Together};
+use super::profile::{Counts, Distances, GROUPS, Profile, Together};
 use crate::error::{Error, ErrorKind, Result};
 use crate::{Request, RequestKind};
 
 /// Extents that are remembered unless told otherwise: about 200 MiB while the table grows,
 /// and exact for 16 GiB of different blocks written.
 pub const ENTRIES_MAX_DEFAULT: usize = 4 << 20;
-/// Parts of the sample that are kept apart, so that their spread shows its error.
-pub(super) const GROUPS: usize = 16;
 const EXTENT_BYTES_MIN: u64 = 512;
 const EXTENT_BYTES_MAX: u64 = 1 << 20;
 /// Extents that a device can have, so that device and extent fit in a key.
@@ -84,24 +82,6 @@ impl LastWrite {
     fn class(self) -> u8 {
         (self.0 >> TIME_BITS) as u8
     }
-}
-
-/// What was counted besides distances.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
-    pub(super) requests: u64,
-    pub(super) write_requests: u64,
-    /// Extents written.
-    pub(super) writes: u64,
-    pub(super) written_bytes: u64,
-    pub(super) read_requests: u64,
-    pub(super) read_bytes: u64,
-    /// Of them, those that began where the device's read before ended.
-    pub(super) sequential_read_bytes: u64,
-    /// Of writes, likewise.
-    pub(super) sequential_write_bytes: u64,
-    pub(super) last_ns: u64,
-    pub(super) devices_written: u64,
 }
 
 /// How far a device was used, and where its streams are.

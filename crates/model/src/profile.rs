@@ -4,12 +4,31 @@ use serde::Serialize;
 
 use super::cost::{Architecture, DeviceIos, Shares};
 use super::histogram::Histogram;
-use super::meter::{Counts, GROUPS};
 use super::places::Places;
 use super::survival::{LastWrites, Survival};
 
+/// Parts of the sample that are kept apart, so that their spread shows its error.
+pub(super) const GROUPS: usize = 16;
 /// Student's t for 95 %, two-sided, with 15 degrees of freedom: sixteen groups.
 const STUDENT_95: f64 = 2.131;
+
+/// What was counted besides distances.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) requests: u64,
+    pub(super) write_requests: u64,
+    /// Extents written.
+    pub(super) writes: u64,
+    pub(super) written_bytes: u64,
+    pub(super) read_requests: u64,
+    pub(super) read_bytes: u64,
+    /// Of them, those that began where the device's read before ended.
+    pub(super) sequential_read_bytes: u64,
+    /// Of writes, likewise.
+    pub(super) sequential_write_bytes: u64,
+    pub(super) last_ns: u64,
+    pub(super) devices_written: u64,
+}
 
 /// A number, and how far off it may be.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

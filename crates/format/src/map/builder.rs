@@ -5,8 +5,9 @@
 
 use units::MapExtent;
 
+use super::entry::Entry;
 use super::grouped::Grouping;
-use super::{Entry, LEAF_ENTRIES_MAX, LeafPage};
+use super::leaf::{LEAF_ENTRIES_MAX, LeafPage};
 use crate::page::{PAGE_BYTES, PageAddress};
 
 /// The entries of one leaf page, as they come.

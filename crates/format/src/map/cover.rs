@@ -2,7 +2,7 @@
 
 use units::{BlockCount, Lba};
 
-use super::{BLOCK_BITS, Key, LEVEL_BITS, LEVEL_MAX};
+use super::entry::{BLOCK_BITS, Key, LEVEL_BITS, LEVEL_MAX};
 
 /// The keys that together cover a range of blocks, each block once, in the order of blocks.
 #[derive(Clone, Debug)]

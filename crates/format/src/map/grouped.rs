@@ -6,8 +6,8 @@
 
 use units::Seq;
 
+use super::entry::{Entry, Key, layout};
 use super::places::{Places, Stride};
-use super::{Entry, Key, layout};
 use crate::error::Result;
 use crate::field::{get, get_u32, put, verify_zero_bytes};
 use crate::location::Location;

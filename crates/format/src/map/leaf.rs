@@ -2,8 +2,8 @@
 
 use units::Seq;
 
+use super::entry::{Entry, Key, decode_key, layout};
 use super::grouped::{EXTENT_LEAF, GroupedPage};
-use super::{Entry, Key, decode_key, layout};
 use crate::error::Result;
 use crate::field::get;
 use crate::page::{PAGE_BYTES, PageAddress, PageType, zeroed_page};

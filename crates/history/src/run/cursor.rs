@@ -6,7 +6,8 @@ use format::map::{Entry, Key, LeafPage};
 use units::Seq;
 
 use super::leaf_index::LeafIndex;
-use super::{Run, RunSource};
+use super::reader::Run;
+use super::source::RunSource;
 use crate::Result;
 
 /// How many entries to step over before searching the leaf: the next wanted entry is often near.

@@ -3,7 +3,8 @@
 use format::map::{Entry, Key, LEVEL_MAX};
 use units::{Lba, Seq};
 
-use super::{Run, RunSource};
+use super::reader::Run;
+use super::source::RunSource;
 use crate::Result;
 use crate::slot::{BLOCKS_PER_PAGE, Slot};
 

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use format::map::{Entry, Key};
 use units::Seq;
 
-use super::RunCursor;
+use super::cursor::RunCursor;
 use crate::Result;
 
 /// The order of the heap: an entry's place, then its cursor's place in the list.

@@ -8,7 +8,7 @@ use format::run::{IndexPage, RunFooter};
 use format::{FormatError, FormatErrorKind, PAGE_BYTES, PageAddress};
 
 use super::leaf_index::LeafIndex;
-use super::{PageStore, RunSource};
+use super::source::{PageStore, RunSource};
 use crate::Result;
 
 /// An open run. All threads may share it.

@@ -9,8 +9,8 @@ use format::map::{Entry, LeafBuilder};
 use format::run::{INDEX_ENTRIES_MAX, IndexEntry, IndexPage, RunFooter};
 use units::{MapExtent, Seq};
 
-use super::PageSink;
 use super::leaf_index::LeafIndex;
+use super::source::PageSink;
 use crate::Result;
 
 /// Writes one run to a sink of pages.

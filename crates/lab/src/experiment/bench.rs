@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::clotho::{Compacted, CompactionAsked, CompactionRun};
-use super::engine::{EngineCount, EnginePoint};
+use super::asked::{Compacted, CompactionAsked, CompactionRun, EngineCount, EnginePoint};
 use crate::simulate::{Counted, Extents, PlainSimulation, Simulation, SimulationSettings, Touch};
 use model::{
     Architecture, DIRTY_SHARE_DEFAULT, Meter, MeterSettings, Profile, Shares, dirty_pages,

@@ -1,9 +1,10 @@
 //! Figures 13 and 14 of Clotho (Flouris and Bilas, MSST 2004): random reads of a version of which
 //! more and more is compacted. Nobody knows the engine here: whoever does compacts and reads.
 
+use super::asked::{Compacted, CompactionAsked};
 use super::bench::Bench;
-use super::laden::{series, three};
-use super::{Claim, Found, Table};
+use super::drawing::{series, three};
+use super::outcome::{Claim, Found, Table};
 use crate::plot::{Chart, Look, Scale};
 use model::Result;
 
@@ -17,51 +18,6 @@ const READS: u64 = 2000;
 const SPACE_MOST: f64 = 0.1;
 /// Reads of the device that Clotho takes for one of a compacted version.
 const PAPER_READS: f64 = 2.0;
-
-/// The versions to compact and read.
-#[derive(Clone, Copy, Debug)]
-pub struct CompactionAsked {
-    /// Percent of the pages of which one byte in a hundred differs from the version before; the
-    /// others are new.
-    pub share_percent: u64,
-    /// Pages of 4 KiB of the volume.
-    pub pages: u64,
-    /// Random reads of a page.
-    pub reads: u64,
-    /// The seed of pages and reads.
-    pub seed: u64,
-}
-
-/// The outcome, by the engine's own counts.
-#[derive(Clone, Copy, Debug)]
-pub struct Compacted {
-    /// Blocks of the version that are in packs.
-    pub packed: u64,
-    /// Blocks that stayed as they were.
-    pub raw: u64,
-    /// Bytes of history before.
-    pub raw_bytes: u64,
-    /// The same after.
-    pub bytes: u64,
-    /// Reads of a version that is not compacted.
-    pub raw_reads: VersionReads,
-    /// Reads of the one that is.
-    pub reads: VersionReads,
-}
-
-/// The cost of a random read of a version.
-#[derive(Clone, Copy, Debug)]
-pub struct VersionReads {
-    /// Reads of the device for it.
-    pub device_reads: f64,
-    /// Bytes of them.
-    pub device_bytes: f64,
-    /// How long it took.
-    pub seconds: f64,
-}
-
-/// Makes versions, compacts one, and reads it in turns with one that is not compacted.
-pub type CompactionRun = Box<dyn FnMut(CompactionAsked) -> Result<Compacted>>;
 
 /// One share.
 #[derive(Clone, Copy)]

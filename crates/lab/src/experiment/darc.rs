@@ -14,7 +14,7 @@ mod tables;
 
 use trace::generate::Pattern;
 
-use super::{Claim, Outcome};
+use super::outcome::{Claim, Outcome};
 
 /// Queue depths of the paper.
 pub const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];

@@ -3,9 +3,10 @@
 
 use units::{Granularity, Span};
 
+use super::asked::{EngineAsked, EnginePoint};
 use super::bench::{Bench, HOUR_NS, Load, Sweep};
-use super::laden::{at, colour, percent, series, three};
-use super::{Claim, Found};
+use super::drawing::{at, colour, percent, series, three};
+use super::outcome::{Claim, Found};
 use crate::plot::{Look, Series};
 use model::Result;
 use model::{
@@ -15,22 +16,6 @@ use model::{
 use trace::generate::{Extent, Generator};
 use trace::{Devices, Request, RequestKind, Source};
 
-/// What the engine is to count.
-#[derive(Clone, Copy, Debug)]
-pub struct EngineAsked {
-    /// The architecture.
-    pub architecture: Architecture,
-    /// The granularity.
-    pub granularity: Granularity,
-    /// The cache.
-    pub cache_bytes: u64,
-    /// Memory of the engine.
-    pub memory_bytes: u64,
-}
-
-/// Sends a workload through the engine, and says what it asked of its device.
-pub type EngineCount = Box<dyn FnMut(&mut dyn Source, EngineAsked) -> Result<EngineIos>>;
-
 /// The architectures that the engine counts.
 const SHOWN: [Architecture; 3] =
     [Architecture::Logging, Architecture::SplitDownstream, Architecture::Checkpointing];
@@ -38,15 +23,6 @@ const SHOWN: [Architecture; 3] =
 const GRANULARITIES_S: [u64; 3] = [0, 600, 3600];
 /// Price and count agree within this.
 const TOLERANCE: f64 = 0.1;
-
-/// A figure at one granularity and cache.
-#[derive(Clone, Copy)]
-pub(super) struct EnginePoint {
-    pub(super) granularity_s: u64,
-    pub(super) architecture: Architecture,
-    pub(super) counted: f64,
-    pub(super) price: f64,
-}
 
 fn granularity(seconds: u64) -> Granularity {
     let span = Span::from_seconds(seconds).filter(|_| seconds > 0);

@@ -1,11 +1,12 @@
 //! Figure 14 of Laden et al.: more cache; and the hybrid that the paper names as further work.
 
 use super::bench::{Bench, GRANULARITIES, Load, MINUTE_NS, Sweep};
-use super::laden::{
-    BUSY, LARGE_CACHE, NO_HISTORY, PER_EXTENT, SMALL_CACHE, chart, colour, line, minutes, percent,
-    series, three,
+use super::drawing::{
+    NO_HISTORY, PER_EXTENT, chart, colour, line, minutes, percent, series, three,
 };
-use super::{Claim, Found, Table, engine};
+use super::engine;
+use super::laden::{BUSY, LARGE_CACHE, SMALL_CACHE};
+use super::outcome::{Claim, Found, Table};
 use crate::plot::{Chart, Look, Scale};
 use model::Architecture;
 use model::Result;

@@ -1,11 +1,9 @@
 //! The paper's two tables, and how well the model predicts what is counted.
 
 use super::bench::{Bench, GRANULARITIES, HOUR_NS, Load, SECOND_NS, Sweep};
-use super::laden::{
-    BUSY, CALM, CELLO, LARGE_CACHE, PER_EXTENT, SMALL_CACHE, TOLERANCE, at, chart, colour, line,
-    off, percent, series, three,
-};
-use super::{Claim, Found, Table};
+use super::drawing::{PER_EXTENT, at, chart, colour, line, off, percent, series, three};
+use super::laden::{BUSY, CALM, CELLO, LARGE_CACHE, SMALL_CACHE, TOLERANCE};
+use super::outcome::{Claim, Found, Table};
 use crate::plot::Look;
 use crate::simulate::{Simulation, SimulationSettings, Touch};
 use model::Result;

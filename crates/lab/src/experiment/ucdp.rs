@@ -5,7 +5,7 @@
 //! 2. The paper's pictures are not known, only its text.
 //! 3. Lines are compared within one round; the median of the rounds is shown with its spread.
 
-use super::{Claim, Outcome, Table, median};
+use super::outcome::{Claim, Outcome, Table, median};
 use crate::plot::{Chart, Look, Scale, Series};
 
 /// A line of the paper's figures.

@@ -1,8 +1,8 @@
 //! Snapshots at demand, after Xiao et al.: copy-on-write and redirect-on-write, counted.
 
 use super::bench::Bench;
-use super::laden::{series, three};
-use super::{Claim, Found, Table};
+use super::drawing::{series, three};
+use super::outcome::{Claim, Found, Table};
 use crate::plot::{Chart, Look, Scale};
 use crate::simulate::{SnapshotIos, SnapshotMethod, Snapshots};
 use model::Result;

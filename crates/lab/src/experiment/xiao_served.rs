@@ -6,7 +6,7 @@
 //! 2. Judged are the engine's own counts of its device. Times are of one machine, and are shown.
 //! 3. Methods are compared within one round; the median of the rounds is shown with its spread.
 
-use super::{Claim, Outcome, Table, median};
+use super::outcome::{Claim, Outcome, Table, median};
 use crate::plot::{Chart, Look, Scale, Series};
 
 /// How the first write after a capture is done.

@@ -6,7 +6,7 @@
 
 use std::io::Read;
 
-use super::{BlockEvent, Decoder, Input, Shared, Spot, cannot_read, flush};
+use super::base::{BlockEvent, Decoder, Input, Shared, Spot, cannot_read, flush};
 use crate::error::Result;
 use crate::{Request, RequestKind};
 

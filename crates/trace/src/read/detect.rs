@@ -2,8 +2,9 @@
 
 use std::io::Read;
 
+use super::base::{EXCERPT_BYTES, Format, Input, cannot_read};
 use super::lines::{LineParser, is_heading};
-use super::{EXCERPT_BYTES, Format, Input, cannot_read, fio, tables};
+use super::{fio, tables};
 use crate::error::{Error, ErrorKind, Result, shown};
 use crate::source::Devices;
 

@@ -1,7 +1,7 @@
 //! fio's iologs, versions 2 and 3.
 
+use super::base::flush;
 use super::fields::{scaled, whole};
-use super::flush;
 use super::lines::{LineParser, Parsed};
 use crate::error::Result;
 use crate::source::Devices;

@@ -2,8 +2,8 @@
 
 use std::io::BufRead;
 
+use super::base::{Decoder, Input, Shared, Spot, cannot_read};
 use super::fields::Fault;
-use super::{Decoder, Input, Shared, Spot, cannot_read};
 use crate::Request;
 use crate::error::Result;
 use crate::source::Devices;

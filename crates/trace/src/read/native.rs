@@ -9,7 +9,7 @@ use crate::native::{
 };
 use format::FormatError;
 
-use super::{Decoder, Input, Shared, Spot, cannot_read};
+use super::base::{Decoder, Input, Shared, Spot, cannot_read};
 use crate::Request;
 use crate::error::{Error, ErrorKind, Result};
 
