@@ -46,7 +46,7 @@ pub(crate) fn ask_all<T: Send>(
 /// it `goes_on`. Says how many of them were made.
 ///
 /// # Errors
-/// The first of those that steps met.
+/// One of those that steps met.
 pub fn make_steps<E: Send>(
     together: &dyn Together,
     lanes: usize,

@@ -22,7 +22,7 @@ pub mod write_back;
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use block::emptied;
 use format::checksum::block_crc;
@@ -53,10 +53,11 @@ const PIECE_BYTES_MAX: usize = 256 << 10;
 /// Blocks of the largest trim that is one entry of a batch; a multiple of what a map node covers.
 const TRIM_BLOCKS_MAX: u64 = 1 << 30;
 /// Pending entries of all volumes at which a writer waits, as a multiple of those at which the
-/// background begins: as many as an opening after a kill reads in two seconds.
+/// background begins.
 const PENDING_FACTOR: usize = 3;
-/// A volume with less than this part of the entries at which the background begins does not wait.
-const OWN_PART: usize = 8;
+/// Parts of the entries at which the background begins. A volume that has less than one does not
+/// wait, and one that has more looks at the sum once for each: that many more may wait for the map.
+const OWN_PARTS: usize = 8;
 
 /// Why a write finds no room though its segment has some.
 pub const TOOK_RESERVE: &str = "what was accepted took the reserve";
@@ -125,6 +126,9 @@ pub struct Writer {
     /// Blocks of its copy unit.
     unit_blocks: AtomicU64,
     sizing: Sizing,
+    /// Parts of pending entries that it had when it looked at the sum last, and in the lowest bit
+    /// whether it was ahead.
+    ahead: AtomicUsize,
 }
 
 impl Deref for Writer {
@@ -139,7 +143,8 @@ impl Writer {
     /// The writer of a placement; `captured` has the seq of the newest version or pinned mark.
     pub fn new(placement: Placement, captured: Arc<AtomicU64>, record: &VolumeRecord) -> Writer {
         let unit_blocks = AtomicU64::new(record.copy_unit.blocks() as u64);
-        Writer { placement, captured, unit_blocks, sizing: Sizing::default() }
+        let (sizing, ahead) = (Sizing::default(), AtomicUsize::new(0));
+        Writer { placement, captured, unit_blocks, sizing, ahead }
     }
 
     pub(crate) fn sizing(&self) -> &Sizing {
@@ -228,12 +233,24 @@ impl Writer {
     }
 
     /// Whether a writer is so much faster than the background that it has to write the map out
-    /// itself: memory is bounded, and so is the time of the next opening. A volume with few entries
-    /// goes on, whatever others have.
+    /// itself. All timelines are asked for the sum, so that is done once for each part of its own.
     pub(crate) fn is_ahead_of_map(&self) -> bool {
         let begun = self.core.pending_max;
-        self.present().timeline.pending_counts().0 >= begun / OWN_PART
-            && self.core.pending_entries() >= PENDING_FACTOR * begun
+        let own = self.present().timeline.pending_counts().0;
+        let part = own / (begun / OWN_PARTS).max(1);
+        let told = self.ahead.load(Ordering::Relaxed);
+        if part == 0 {
+            if told != 0 {
+                self.ahead.store(0, Ordering::Relaxed);
+            }
+            return false;
+        }
+        if told >> 1 == part {
+            return told & 1 == 1;
+        }
+        let is_ahead = self.core.pending_entries() >= PENDING_FACTOR * begun;
+        self.ahead.store(part << 1 | usize::from(is_ahead), Ordering::Relaxed);
+        is_ahead
     }
 
     /// Makes a writer that is faster than the background write the map out, as long as `goes_on`.
@@ -243,6 +260,8 @@ impl Writer {
         }
         let Ok(host) = self.core.host() else { return Ok(()) };
         host.at_work(goes_on, &mut || {
+            // The background may have written out what others had.
+            self.ahead.store(0, Ordering::Relaxed);
             if !self.is_ahead_of_map() {
                 return Ok(());
             }

@@ -199,7 +199,11 @@ impl Job for ScrubJob {
 
 impl Scrubs {
     /// Goes on from a record, with the objects that there are.
-    fn run_from(&self, record: ScrubRecord) -> Run {
+    fn run_from(&self, mut record: ScrubRecord) -> Run {
+        if record.phase == ScrubPhase::Runs && !record.suspects.is_empty() {
+            // Which runs were asked is not written down. Rather a loss counts twice than not.
+            (record.next, record.offset) = (0, 0);
+        }
         let segments = self.core.store.segments();
         let mut segments: Vec<_> = segments.iter().map(|s| (s.zone.into(), s.number)).collect();
         segments.sort_unstable();

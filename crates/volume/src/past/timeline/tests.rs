@@ -142,6 +142,9 @@ fn columns_are_the_sums_of_history_across_reverts_and_what_is_only_in_memory() {
         assert!(volume.times().runs().is_empty(), "all of it is in memory");
         check_all(&rig, &volume, random);
         live(&rig, &volume, random, 3000);
+        while volume.log().with_times(<[_]>::len) <= 100 {
+            live(&rig, &volume, random, 50);
+        }
         let in_memory = volume.log().with_times(<[_]>::len);
         let pages: u32 = volume.times().runs().iter().map(|run| run.pages.count).sum();
         assert!(in_memory > 100 && pages > 10, "{in_memory} in memory, {pages} pages");
