@@ -417,7 +417,7 @@ fn a_read_beside_transactions_never_sees_the_bytes_of_another_file() {
             reads
         });
         let size = SetAttributes { size: Some(0), ..SetAttributes::default() };
-        for turn in 0..2000 {
+        for turn in 0..2001 {
             let (id, bytes) = if turn % 2 == 0 { (a, &ones) } else { (b, &twos) };
             let mut transaction = share.begin(Wait::May).expect("usable");
             for id in [a, b] {
