@@ -31,6 +31,7 @@ mod jobs;
 mod latency;
 mod opening;
 mod output;
+mod polling;
 mod replies;
 mod socket;
 mod stall;

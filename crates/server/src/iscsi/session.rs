@@ -302,7 +302,8 @@ impl Session {
             has_moved |= self.watch_time(cx);
             has_moved |= self.watch_for_stall(cx);
             if !has_moved {
-                self.core.tally.add_to(&self.core.context.counters);
+                let requests = self.core.tally.add_to(&self.core.context.counters);
+                self.core.jobs.rest(requests);
                 return if self.is_over() { Poll::Ready(()) } else { Poll::Pending };
             }
         }

@@ -178,7 +178,7 @@ impl Session {
             has_moved |= self.watch_for_end(cx);
             has_moved |= self.watch_for_stall(cx);
             if !has_moved {
-                self.tally.add_to(&self.context.counters);
+                self.jobs.rest(self.tally.add_to(&self.context.counters));
                 return if self.is_over() { Poll::Ready(()) } else { Poll::Pending };
             }
         }

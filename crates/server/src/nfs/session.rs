@@ -176,7 +176,7 @@ impl Session {
                 has_moved |= self.receive(cx);
             }
             if !has_moved {
-                self.tally.add_to(&self.context.counters);
+                self.jobs.rest(self.tally.add_to(&self.context.counters));
                 return if self.is_over() { Poll::Ready(()) } else { Poll::Pending };
             }
         }

@@ -37,6 +37,8 @@ pub struct Counters {
     pub jobs: AtomicU64,
     /// Time spent in each of [`STAGES`], in nanoseconds; that of sessions from a sample.
     pub stages_ns: [AtomicU64; STAGES.len()],
+    /// Time in which data threads stayed awake for a next request, in nanoseconds.
+    pub polled_ns: AtomicU64,
     /// How long requests took, by kind.
     pub latencies: Latencies,
     /// Those of them that have not ended.
@@ -106,8 +108,8 @@ impl Tally {
         self.stages_ns[STAGES.len() - 1] += nanos(time);
     }
 
-    /// Adds up, and begins anew.
-    pub(crate) fn add_to(&mut self, counters: &Counters) {
+    /// Adds up, and begins anew; the number of requests.
+    pub(crate) fn add_to(&mut self, counters: &Counters) -> u64 {
         let add = |counter: &AtomicU64, count: u64| {
             if count > 0 {
                 counter.fetch_add(count, Ordering::Relaxed);
@@ -120,11 +122,12 @@ impl Tally {
         for (counter, count) in counters.stages_ns.iter().zip(self.stages_ns) {
             add(counter, count);
         }
-        *self = Tally { wakes: self.wakes, ..Tally::default() };
+        let wakes = self.wakes;
+        std::mem::replace(self, Tally { wakes, ..Tally::default() }).requests
     }
 }
 
-fn nanos(time: Duration) -> u64 {
+pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -159,6 +162,10 @@ impl Collector for Collected {
         });
         let help = "Time in the stages of requests, of all threads together";
         tell_each(&mut encoder, (&name, help), stages)?;
+        let name = format!("hindsight_{front_end}_polling_seconds");
+        let polled = ConstCounter::new(counters.polled_ns.load(Ordering::Relaxed) as f64 / 1e9);
+        let help = "Time in which threads stayed awake for the next request of a client";
+        tell(&mut encoder, (&name, help), polled)?;
         for (name, help, gauge) in [
             ("connections_open", "Connections that are open", &counters.connections_open),
             ("jobs_in_flight", "Jobs that have not ended", &counters.jobs_in_flight),

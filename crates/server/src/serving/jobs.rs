@@ -18,8 +18,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::asked::Asked;
-use super::counters::Counters;
+use super::counters::{Counters, nanos};
 use super::latency::Counts;
+use super::polling::{Asker, Polling};
 use super::writing::{Left, Writing};
 use super::{Limits, Serving};
 
@@ -100,11 +101,12 @@ impl Default for RoomQueue {
     }
 }
 
-/// The blocking threads of a data thread.
+/// The blocking threads of a data thread, and its polling.
 #[derive(Clone, Debug)]
 pub(crate) struct Threads {
     changing: Arc<Semaphore>,
     resizing: Arc<Semaphore>,
+    polling: Arc<Polling>,
 }
 
 impl Threads {
@@ -113,7 +115,13 @@ impl Threads {
         Threads {
             changing: Arc::new(Semaphore::new(BLOCKING_THREADS_MAX - others)),
             resizing: Arc::new(Semaphore::new(RESIZING_MAX)),
+            polling: Arc::default(),
         }
+    }
+
+    /// The polling of the data thread.
+    pub(crate) fn polling(&self) -> &Arc<Polling> {
+        &self.polling
     }
 }
 
@@ -123,6 +131,7 @@ pub(crate) struct Jobs<R: Asked> {
     limits: Limits,
     counters: Arc<Counters>,
     threads: Threads,
+    asker: Asker,
     patient: Arc<Semaphore>,
     given_up: watch::Sender<GivenUp>,
     in_flight: usize,
@@ -142,6 +151,7 @@ impl<R: Asked> Jobs<R> {
             limits: serving.limits,
             counters: Arc::clone(&serving.counters),
             threads: threads.clone(),
+            asker: threads.polling.join(),
             patient: Arc::clone(&serving.room.0),
             given_up: watch::Sender::new(GivenUp::Nothing),
             in_flight: 0,
@@ -163,6 +173,14 @@ impl<R: Asked> Jobs<R> {
     /// Whether any job can be started now.
     pub(crate) fn is_full(&self) -> bool {
         !self.has_room(0)
+    }
+
+    /// The session rests, having carried out so many requests.
+    pub(crate) fn rest(&self, requests: u64) {
+        let polled = nanos(self.threads.polling.rest(self.asker, requests));
+        if polled > 0 {
+            self.counters.polled_ns.fetch_add(polled, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn is_idle(&self) -> bool {

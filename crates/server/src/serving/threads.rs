@@ -19,12 +19,13 @@ use rustix::net::sockopt;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::Serving;
 use super::counters::Counters;
 use super::jobs::{BLOCKING_THREADS_MAX, Threads};
+use super::polling;
 use super::socket::Connection;
 use crate::admission::{Admission, Admitted};
 
@@ -118,14 +119,16 @@ impl DataThreads {
             waiting.push((runtime()?, sockets));
         }
         let mut listeners = Some((listeners, lanes));
+        let seats = polling::seats();
         for (index, (runtime, sockets)) in waiting.into_iter().enumerate() {
             let stopped = stopped.clone();
             let listeners = listeners.take();
+            let seats = Arc::clone(&seats);
             let body = move || {
                 if let Some((listeners, lanes)) = listeners {
                     accept_all(&runtime, &stopped, listeners, &Arc::new(lanes));
                 }
-                runtime.block_on(serve_lane(sockets, stopped));
+                runtime.block_on(serve_lane(sockets, stopped, seats));
             };
             let thread = std::thread::Builder::new().name(format!("data-{index}")).spawn(body)?;
             server.threads.push(thread);
@@ -220,9 +223,14 @@ async fn accept(
 }
 
 /// Serves what is dealt to one data thread until the server stops and the last session ended.
-async fn serve_lane(mut sockets: UnboundedReceiver<Dealt>, mut stopped: watch::Receiver<bool>) {
+async fn serve_lane(
+    mut sockets: UnboundedReceiver<Dealt>,
+    mut stopped: watch::Receiver<bool>,
+    seats: Arc<Semaphore>,
+) {
     let mut sessions = JoinSet::new();
     let threads = Threads::new();
+    tokio::spawn(Arc::clone(threads.polling()).run(seats));
     let given = stopped.clone();
     loop {
         tokio::select! {

@@ -43,6 +43,23 @@ fn any_range_is_written_and_read_in_every_style() {
 }
 
 #[test]
+fn a_client_that_waits_for_each_answer_is_polled_for() {
+    let processors = std::thread::available_parallelism().expect("known").get();
+    let (rig, _) = memory();
+    let mut client = Client::begin(&rig, "disk", ReplyStyle::Simple);
+    if processors == 1 {
+        // The client needs it.
+        (0..1000).for_each(|_| assert_eq!(client.read(0, 512), Ok(vec![0; 512])));
+        assert_eq!(rig.context.counters.polled_ns.load(Ordering::Relaxed), 0);
+        return;
+    }
+    eventually("a data thread stayed awake", || {
+        assert_eq!(client.read(0, 512), Ok(vec![0; 512]));
+        rig.context.counters.polled_ns.load(Ordering::Relaxed) > 0
+    });
+}
+
+#[test]
 fn errors_are_those_of_the_specification_and_the_connection_lives_on() {
     let (rig, _) = memory();
     for style in STYLES {
