@@ -167,12 +167,12 @@ macro_rules! codec {
     ($kind:ident: $($name:ident = $field:ident),+; $($rest:ident: $type:ty),*) => {
         impl $kind {
             #[inline]
-            fn put_fields(&self, b: &mut [u8]) {
+            pub(super) fn put_fields(&self, b: &mut [u8]) {
                 $($crate::field::Value::put(&self.$name, b, layout::$field);)+
             }
 
             #[inline]
-            fn get_fields(b: &[u8] $(, $rest: $type)*) -> $kind {
+            pub(super) fn get_fields(b: &[u8] $(, $rest: $type)*) -> $kind {
                 $kind { $($name: $crate::field::Value::get(b, layout::$field),)+ $($rest),* }
             }
         }

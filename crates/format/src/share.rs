@@ -6,6 +6,7 @@
 
 pub mod directory;
 pub mod inode;
+mod kind;
 pub mod log;
 pub mod name_hash;
 pub mod operation;

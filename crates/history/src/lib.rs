@@ -44,7 +44,7 @@ pub use log::{
 pub use map_zones::{PageExtent, PageExtents};
 pub use openable::Openable;
 pub use outside::{OUTSIDE_SEQ, Outside};
-pub use page_table::{LoadedPage, PageBudget, PageTable};
+pub use page_table::{PageBudget, PageTable};
 pub use pending::{Pending, node_covers};
 pub use pool_device::Healed;
 pub use recover::{KnownLog, RecoveredLog, RecoveredSegment, recover_log};
@@ -52,7 +52,7 @@ pub use run_builder::{RunBuilder, write_time_run};
 pub use scan::{ScanEnd, header_from_batch, read_header, scan_segment};
 pub use scrub::{Loss, Scrub, ScrubMap, ScrubReport, Suspects, Version};
 pub use segment::{Content, NO_LOG, Segment};
-pub use slot::{BLOCKS_PER_PAGE, Slot, block_location};
+pub use slot::{BLOCKS_PER_PAGE, LoadedPage, Slot, block_location};
 pub use space_tally::{Account, SpaceCount, SpaceTally};
 pub use store::{Behind, Epoch, SecondSource, Spare, Store, StoreParts};
 pub use stored_run::{Pages, StoredRun, next_entries};

@@ -30,7 +30,7 @@ use units::MapExtent;
 
 use crate::Result;
 use crate::hash::FastMap;
-use crate::slot::{BLOCKS_PER_PAGE, Slot};
+use crate::slot::{BLOCKS_PER_PAGE, LoadedPage, Slot};
 
 /// Locks per table; pages are dealt over them.
 const SHARDS: usize = 64;
@@ -217,9 +217,6 @@ pub struct PageTable {
     budget: Arc<PageBudget>,
     extent: MapExtent,
 }
-
-/// The slots of a freshly loaded page.
-pub type LoadedPage = [Slot; BLOCKS_PER_PAGE];
 
 impl PageTable {
     /// An empty table of a volume whose map keeps entries by that unit.

@@ -20,6 +20,9 @@ pub struct Slot {
     pub known: bool,
 }
 
+/// The slots of a freshly loaded page.
+pub type LoadedPage = [Slot; BLOCKS_PER_PAGE];
+
 impl Default for Slot {
     fn default() -> Self {
         Slot { seq: Seq::ZERO, location: format::HOLE, crc: 0, known: false }

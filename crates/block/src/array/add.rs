@@ -9,18 +9,19 @@ use std::sync::atomic::Ordering;
 
 use format::label::{self, Label, MEMBERS_MAX, Member, Regions};
 
-use super::Array;
+use super::assemble::share;
 use super::book::Book;
-use super::build::{Making, Materials, build, top_bytes};
-use super::candidate::{Identities, refused};
+use super::build::{Making, build, top_bytes};
+use super::candidate::{ArrayError, Candidate, Identities, refused};
+use super::device::Array;
 use super::grow::{Added, add_rows, check_as_safe, check_free, check_length, checked, wider};
+use super::materials::Materials;
 use super::member::MemberDevice;
-use super::opening::share;
 use super::regions::set;
 use super::shared::{Shared, members_of};
 use crate::layers::{Standing, StripeDevice};
 use crate::stack::Stack;
-use crate::{ArrayError, BlockDevice, Candidate, Resync};
+use crate::{BlockDevice, Resync};
 
 /// What is about to become part of an array.
 pub(super) struct Part {

@@ -11,16 +11,16 @@ use std::sync::atomic::Ordering;
 
 use format::label::{AREA_BYTES, MemberStanding};
 
-use super::Array;
 use super::add::{Part, claimed};
 use super::build::setting;
-use super::candidate::{Identities, refused};
+use super::candidate::{ArrayError, Candidate, Identities, refused};
+use super::device::Array;
 use super::grow::{add_rows, check_free, checked};
 use super::regions::{clear, set};
 use super::shared::members_of;
+use crate::BlockDevice;
 use crate::layers::{MirrorDevice, Side, Standing};
 use crate::stack::Stack;
-use crate::{ArrayError, BlockDevice, Candidate};
 
 impl Array {
     /// Looks whether a device can become a side of the mirror that the array is, or of one that it

@@ -1,5 +1,8 @@
 //! The layers of a stack, from the members up.
 
+use super::materials::Device;
+use super::materials::Materials;
+use super::materials::missing;
 use std::sync::Arc;
 
 use format::label::Member;
@@ -10,38 +13,11 @@ use super::member::MemberDevice;
 use super::renewed::Renewed;
 use super::shared::{Shared, is_readable, number_of};
 use crate::layers::{
-    CryptDevice, CryptError, CryptKey, Keeper, KeySource, Layout, MirrorDevice, ParityDevice,
-    Setting, Side, Standing, StripeDevice,
+    CryptDevice, CryptError, Keeper, KeySource, Layout, MirrorDevice, ParityDevice, Setting, Side,
+    Standing, StripeDevice,
 };
 use crate::stack::Stack;
-use crate::{BlockDevice, InTurn, Result, Together};
-
-/// Fills bytes with what nobody can guess.
-pub(super) type Random = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
-
-/// What layers need that is neither on the members nor in the stack's text.
-pub struct Materials<'a> {
-    /// Reads a key; the error is for people.
-    pub key: &'a dyn Fn(&KeySource) -> std::result::Result<CryptKey, String>,
-    /// Fills bytes with what nobody can guess.
-    pub random: Random,
-    /// How several members are asked to make something durable.
-    pub together: Arc<dyn Together>,
-}
-
-impl Materials<'_> {
-    /// For stacks without `crypt`.
-    #[must_use]
-    pub fn none() -> Materials<'static> {
-        Materials {
-            key: &|source| Err(format!("nobody reads {source} here")),
-            random: Arc::new(|bytes| bytes.fill(1)),
-            together: Arc::new(InTurn),
-        }
-    }
-}
-
-pub(super) type Device = Arc<dyn BlockDevice>;
+use crate::{Result, Together};
 
 /// Whether layers that keep something on what is below them are made, or are there.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -310,9 +286,4 @@ fn layout(stack: &Stack) -> Layout {
 
 fn numbers(stack: &Stack) -> Vec<usize> {
     stack.members().into_iter().map(number_of).collect()
-}
-
-/// A device that answers nothing: stands for a member, or for what a layer keeps on one.
-pub(super) fn missing(len_bytes: u64) -> Device {
-    Arc::new(MemberDevice::new(0, len_bytes, "missing".to_owned(), None))
 }

@@ -12,16 +12,16 @@ use format::label::{
     self, AREA_BYTES, DATA_BYTES_MAX, Label, MEMBERS_MAX, Member, MemberStanding, Regions,
 };
 
+use super::assemble::{devices_of, newest_maps, share};
 use super::build::{Making, build, check_room, top_bytes};
-use super::candidate::{Identities, noted, refused};
+use super::candidate::{ArrayError, Candidate, Identities, noted, refused};
+use super::device::Array;
 use super::found::{Found, Known, find, read_label};
-use super::opening::share;
-use super::opening::{devices_of, newest_maps};
+use super::materials::Materials;
 use super::regions::{is_set, set};
 use super::shared::{Shared, members_of, number_of};
-use super::{Array, Materials};
 use crate::stack::Stack;
-use crate::{ArrayError, BlockDevice, Candidate, DeviceError};
+use crate::{BlockDevice, DeviceError};
 
 /// Bytes that a device writes whole or not at all.
 const SECTOR_BYTES: usize = 512;

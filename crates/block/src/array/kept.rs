@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::build::{Device, Materials, Random};
 use super::candidate::ArrayError;
+use super::materials::{Device, Materials, Random};
 use crate::layers::{CryptDevice, CryptError, CryptKey, KeySource};
 use crate::stack::Stack;
 use crate::{DeviceError, DeviceErrorKind, Operation};

@@ -20,15 +20,16 @@ use env::{Rank, RankedGuard, RankedMutex, RankedReadGuard, RankedRwLock, RankedW
 use format::label::{Label, MemberStanding};
 
 use self::loose::Loose;
-use super::candidate::refused;
+use super::candidate::{ArrayError, refused};
 use super::regions::{self, Inside, Regions};
 use super::shared::{Shared, members_of};
 use super::top::Top;
 use crate::layers::Keeper;
 use crate::stack::Stack;
-use crate::{ArrayError, BlockDevice, Result};
+use crate::{BlockDevice, Result};
 
 mod loose;
+mod loosening;
 
 /// Bytes whose parity is computed in one go when their regions are closed.
 const TIDY_BYTES: u64 = 256 << 20;
@@ -39,7 +40,7 @@ const MARKED_REGIONS_MAX: u64 = 16;
 
 /// A stack, and which of its regions are marked.
 pub struct Marks {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     top: Top,
     /// Whether something can be settled or brought up to date at all: in one part is enough.
     has_copies: AtomicBool,

@@ -2,29 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use env::{Rank, RankedMutex, RankedRwLock};
-use format::label::{
-    self, Label, MEMBERS_MAX, Member, MemberStanding, REGION_BYTES_MIN, REGIONS_MAX,
-};
+use env::{Rank, RankedMutex};
+use format::label::{self, Label, MemberStanding, REGION_BYTES_MIN, REGIONS_MAX};
 
-use super::Array;
-use super::book::Book;
-use super::build::{Making, Materials, Unusable, build, plain_mirror, top_bytes, unusable};
-use super::candidate::{ArrayError, Candidate, Identities, Spare, refused};
-use super::found::{Found, Known, find, stand, take_cut, too_few, why_cut};
+use super::assemble::{devices_of, newest_maps, share};
+use super::build::{Making, Unusable, build, plain_mirror, top_bytes, unusable};
+use super::candidate::{ArrayError, Candidate, Identities, refused};
+use super::device::Array;
+use super::found::{Found, Known, find, stand, take_cut, too_few};
 use super::grow::add_rows;
 use super::kept::of_layer;
 use super::marks::Marks;
-use super::member::MemberDevice;
-use super::regions::{Regions, set};
+use super::materials::Materials;
 use super::shared::{Shared, is_readable, members_of};
 use super::upkeep::Upkeep;
 use crate::BlockDevice;
-use crate::heal::Ledger;
-use crate::layers::{MirrorDevice, TrialDevice};
+use crate::layers::{MirrorDevice, Standing, TrialDevice};
 use crate::stack::Stack;
 
 /// Members that can be put together.
@@ -218,7 +214,7 @@ impl Array {
             shared.note("member-ignored", &path, why);
         }
         for &member in &missing {
-            looking.set_standing(member, super::Standing::Out);
+            looking.set_standing(member, Standing::Out);
         }
         let failed = unusable(&looking, &stack, materials)?;
         let is_failed = |m: &usize| failed.iter().any(|one| one.members.contains(m));
@@ -282,97 +278,4 @@ impl Shared {
 
 fn region_bytes(top_bytes: u64) -> u64 {
     top_bytes.div_ceil(REGIONS_MAX as u64).next_power_of_two().max(REGION_BYTES_MIN)
-}
-
-/// The newest sound maps of the members that are in. Where there are none all is open.
-pub(super) fn newest_maps(label: &Label, found: &[Found]) -> Result<label::Regions, ArrayError> {
-    let stack: Stack = label.stack.parse().map_err(|e| refused(format!("{e}"), ""))?;
-    let count = top_bytes(&stack, &label.members).div_ceil(label.region_bytes);
-    let count = u32::try_from(count).unwrap_or(u32::MAX);
-    if count as usize > REGIONS_MAX {
-        return Err(refused("the label's regions are too small for its stack", ""));
-    }
-    let mut best: Option<label::Regions> = None;
-    for one in found {
-        let is_in = |m: &&Member| m.id == one.label.member_id && m.standing == MemberStanding::In;
-        if !label.members.iter().any(|m| is_in(&m)) {
-            continue;
-        }
-        for (copy, offset) in label::REGIONS_OFFSETS.into_iter().enumerate() {
-            let mut bytes = vec![0; label::layout::REGIONS_BYTES];
-            if one.device.read_at(offset, &mut bytes).is_err() {
-                continue;
-            }
-            let Ok(maps) = label::Regions::decode(&bytes, copy) else { continue };
-            let fits = maps.array_id == label.array_id && maps.count == count;
-            if fits && best.as_ref().is_none_or(|b| b.sequence < maps.sequence) {
-                best = Some(maps);
-            }
-        }
-    }
-    Ok(best.unwrap_or_else(|| {
-        let mut maps = label::Regions::new(label.array_id, count);
-        for region in 0..count as usize {
-            set(&mut maps.open, region);
-            set(&mut maps.stale, region);
-            set(&mut maps.used, region);
-        }
-        maps
-    }))
-}
-
-pub(super) type Devices = Vec<(String, Option<Arc<dyn BlockDevice>>)>;
-
-/// The devices in the order of the label's members.
-pub(super) fn devices_of(label: &Label, found: Vec<Found>) -> Result<Devices, ArrayError> {
-    let mut devices: Devices =
-        label.members.iter().map(|member| (member.path.clone(), None)).collect();
-    for one in found {
-        let number = label.members.iter().position(|m| m.id == one.label.member_id);
-        let Some(number) = number else { continue };
-        if let Some(why) = why_cut(&label.members[number], &*one.device) {
-            let hint = "bring back what was there; nothing was changed";
-            return Err(refused(format!("{}: {why}", one.path), hint));
-        }
-        devices[number] = (one.path, Some(one.device));
-    }
-    Ok(devices)
-}
-
-pub(super) fn share(
-    label: &Label,
-    stack: &Stack,
-    devices: Devices,
-    maps: label::Regions,
-) -> Arc<Shared> {
-    let rows = members_of(label);
-    let mut devices = devices.into_iter();
-    let members = rows.iter().zip(devices.by_ref()).map(|(member, (path, device))| {
-        Arc::new(MemberDevice::new(member.id, member.data_bytes, path, device))
-    });
-    let members = members.collect();
-    let spares = label.members[rows.len()..].iter().zip(devices);
-    let spares = spares.map(|(row, (path, device))| Spare { id: row.id, path, device });
-    // Those that may come are in from the beginning.
-    let standings = (0..MEMBERS_MAX).map(|number| {
-        let standing = rows.get(number).map_or(MemberStanding::In, |m| m.standing);
-        AtomicU8::new(standing as u8)
-    });
-    let book = Book::new(label.clone(), maps, stack.keeps_over_copies());
-    Arc::new(Shared {
-        stack: RankedRwLock::new(Rank::Leaf, Arc::new(stack.clone())),
-        members: RankedRwLock::new(Rank::Leaf, members),
-        spares: RankedMutex::new(Rank::ArraySpares, spares.collect()),
-        renewed: RankedMutex::default(),
-        standings: standings.collect(),
-        absences: (0..MEMBERS_MAX).map(|_| AtomicU64::new(0)).collect(),
-        regions: Regions::new(label.region_bytes),
-        book: RankedMutex::new(Rank::ArrayBook, book),
-        torn: OnceLock::new(),
-        is_making: AtomicBool::new(false),
-        is_unsettled: AtomicBool::new(false),
-        ledger: Arc::new(Ledger::default()),
-        events: RankedMutex::default(),
-        behind: AtomicU64::new(0),
-    })
 }

@@ -10,20 +10,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use env::{RankedRwLock, RankedWriteGuard};
-use format::label;
 
-use super::build::{Device, missing};
 use super::candidate::Spare;
 use super::kept::{Kept, of_device};
+use super::materials::{Device, missing};
 use super::member::MemberDevice;
-use super::shared::Shared;
 use crate::heal::{Outcome, Right};
 use crate::layers::order::LayerLock;
 use crate::{BlockDevice, Result, Resync};
 
 /// The layers on a member, under which the device may become another one.
 pub(super) struct Renewed {
-    member: usize,
+    pub(super) member: usize,
     below: Arc<MemberDevice>,
     kept: Kept,
     layer: RankedRwLock<Device>,
@@ -48,7 +46,7 @@ impl Renewed {
     }
 
     /// Makes what the layers keep, as of a device on which nothing was written.
-    fn make_on(&self, spare: &Spare) -> Result<()> {
+    pub(super) fn make_on(&self, spare: &Spare) -> Result<()> {
         let (path, device) = (spare.path.clone(), spare.device.clone());
         let alone = MemberDevice::new(spare.id, self.below.data_bytes(), path, device);
         let alone: Device = Arc::new(alone);
@@ -80,34 +78,6 @@ impl Alone<'_> {
         let opened = kept.open(Arc::clone(&below));
         *self.layer = opened.map_err(|unopened| of_device(unopened.error, &below))?;
         Ok(())
-    }
-}
-
-impl Shared {
-    /// Notes layers that are made anew with their member.
-    pub(super) fn note_renewed(&self, layer: &Arc<Renewed>) {
-        let mut renewed = self.renewed.lock();
-        // That of a growth that came to nothing may be there.
-        renewed.retain(|other| other.member != layer.member);
-        renewed.push(Arc::clone(layer));
-    }
-
-    /// The layers that keep something of their own on a member.
-    pub(super) fn renewed(&self, member: usize) -> Option<Arc<Renewed>> {
-        self.renewed.lock().iter().find(|layer| layer.member == member).cloned()
-    }
-
-    /// Makes what layers keep on the device that is to take a member's place. If that is the
-    /// member's own it is nobody's before: who finds it half made takes it for blank.
-    pub(super) fn make_ready(&self, member: usize, with: &Spare, is_own: bool) -> Result<()> {
-        let Some(layer) = self.renewed(member) else { return Ok(()) };
-        if let Some(device) = with.device.as_ref().filter(|_| is_own) {
-            let zeros = vec![0; label::layout::BYTES];
-            for offset in label::COPY_OFFSETS {
-                device.write_durable(offset, &[IoSlice::new(&zeros)])?;
-            }
-        }
-        layer.make_on(with)
     }
 }
 

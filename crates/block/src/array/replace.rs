@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 
 use format::label::{AREA_BYTES, Label, MemberStanding};
 
-use super::Array;
 use super::book::Book;
-use super::candidate::{Spare, noted, refused};
+use super::candidate::{ArrayError, Candidate, Spare, noted, refused};
+use super::device::Array;
 use super::found::read_label;
 use super::grow::check_free;
 use super::kept::base_of;
@@ -15,7 +15,7 @@ use super::renewed::Alone;
 use super::shared::{Shared, is_readable, number_of};
 use crate::layers::Standing;
 use crate::stack::Stack;
-use crate::{ArrayError, BlockDevice, Candidate, DeviceError, DeviceErrorKind, Operation};
+use crate::{BlockDevice, DeviceError, DeviceErrorKind, Operation};
 
 impl Array {
     /// Has a blank device, or a spare, take the place of a member. If that is in it stays until

@@ -4,6 +4,7 @@
 //! Deliberately unaware of what is done with them.
 
 use std::collections::VecDeque;
+use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -244,6 +245,34 @@ impl Shared {
             self.tell(member, "member-out", failure.to_string());
         }
         Ok(())
+    }
+}
+
+impl Shared {
+    /// Notes layers that are made anew with their member.
+    pub(super) fn note_renewed(&self, layer: &Arc<Renewed>) {
+        let mut renewed = self.renewed.lock();
+        // That of a growth that came to nothing may be there.
+        renewed.retain(|other| other.member != layer.member);
+        renewed.push(Arc::clone(layer));
+    }
+
+    /// The layers that keep something of their own on a member.
+    pub(super) fn renewed(&self, member: usize) -> Option<Arc<Renewed>> {
+        self.renewed.lock().iter().find(|layer| layer.member == member).cloned()
+    }
+
+    /// Makes what layers keep on the device that is to take a member's place. If that is the
+    /// member's own it is nobody's before: who finds it half made takes it for blank.
+    pub(super) fn make_ready(&self, member: usize, with: &Spare, is_own: bool) -> Result<()> {
+        let Some(layer) = self.renewed(member) else { return Ok(()) };
+        if let Some(device) = with.device.as_ref().filter(|_| is_own) {
+            let zeros = vec![0; label::layout::BYTES];
+            for offset in label::COPY_OFFSETS {
+                device.write_durable(offset, &[IoSlice::new(&zeros)])?;
+            }
+        }
+        layer.make_on(with)
     }
 }
 

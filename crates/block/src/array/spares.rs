@@ -7,13 +7,12 @@ use std::io::IoSlice;
 
 use format::label::{self, AREA_BYTES, Label, MEMBERS_MAX, MemberStanding};
 
-use super::Array;
 use super::book::Book;
-use super::candidate::{Spare, refused, wipe};
+use super::candidate::{ArrayError, Candidate, Spare, refused, wipe};
+use super::device::Array;
 use super::grow::{check_free, check_length};
 use super::replace::can_be_replaced;
 use super::shared::Shared;
-use crate::{ArrayError, Candidate};
 
 /// A spare, as it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,6 @@ use env::{GRAIN_BYTES, Media, Owner, PIECE_BYTES, SharedMemories, SharedMemory};
 use format::label::{AREA_BYTES, COPY_OFFSETS, array_of};
 use format::write_buffer::{BYTES, Mark, OFFSET};
 
-use super::Memory;
 use super::shared::Shared;
 use super::words::{end_writing, forget_dirty, lacking, piece_of, runs};
 
@@ -22,6 +21,12 @@ pub enum Found {
     Restarted,
     /// No memory that is theirs: what was acknowledged and not flushed is lost. Why.
     Lost(String),
+}
+
+/// A memory in use, with the mark that names it.
+pub(super) struct Memory {
+    pub(super) slots: Box<dyn SharedMemory>,
+    pub(super) mark: Mark,
 }
 
 /// Whether media have a label, in whose area a mark can be: any of its copies. One that cannot be

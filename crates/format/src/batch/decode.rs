@@ -2,7 +2,7 @@
 
 use units::{Lba, Seq};
 
-use super::{
+use super::header::{
     BATCH_ALIGNMENT, BATCH_HEADER_BYTES_MAX, BLOCK_BYTES, BLOCKS_MAX, BatchHeader, BatchKind,
     CRC_BYTES, DescriptorKind, MAGIC, SALT, layout,
 };

@@ -3,7 +3,7 @@
 
 use zstd::bulk::{Compressor, Decompressor};
 
-use super::{
+use super::header::{
     BLOCK, PACK_HEADER_BYTES, PLAIN_BYTES_MAX, Pack, PackEncoding, PackHeader, PackPlace,
     PackVersion, decode_directory, layout, xor_with_previous,
 };

@@ -9,7 +9,7 @@ use units::{FileName, Generation, Inode};
 
 use crate::error::{Place, Result};
 use crate::field::{get, put, verify_zero_bytes};
-use crate::share::inode::{FileKind, InodeBlock};
+use crate::share::kind::FileKind;
 use crate::share::name_hash::KEYS_OF_A_HASH;
 use crate::share::place::{BLOCK_BYTES, ShareAddress, is_slab};
 
@@ -81,11 +81,6 @@ impl EntryObject {
             kind,
             generation: (generation.0 & ((1 << GENERATION_BITS) - 1)) as u32,
         }
-    }
-
-    /// Whether it is that of a block of its inode.
-    pub fn is(&self, inode: &InodeBlock) -> bool {
-        *self == EntryObject::of(self.inode, inode.kind, inode.generation)
     }
 
     fn to_bits(self) -> u64 {

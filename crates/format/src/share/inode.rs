@@ -7,8 +7,9 @@
 use units::{Generation, Inode, WallTime};
 
 use crate::error::{Place, Result};
-use crate::field::{Field, codec, get, numbered, put, verify_zero_bytes};
-use crate::share::directory::Entries;
+use crate::field::{Field, codec, get, put, verify_zero_bytes};
+use crate::share::directory::{Entries, EntryObject};
+pub use crate::share::kind::FileKind;
 use crate::share::place::{
     BLOCK_BYTES, FILE_BYTES_MAX, LEVELS, ShareAddress, first_of_level, is_slab,
 };
@@ -62,45 +63,6 @@ pub const SYMLINK_BYTES_MAX: u64 = 4095;
 pub const MODE_BITS: u16 = 0o7777;
 const IN_SLABS: u8 = 1;
 const HAS_VERIFIER: u8 = 2;
-
-/// The kind of an object; the numbers are those of NFSv3's `ftype3`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FileKind {
-    /// A regular file.
-    File = 1,
-    /// A directory.
-    Directory = 2,
-    /// A block device.
-    BlockDevice = 3,
-    /// A character device.
-    CharacterDevice = 4,
-    /// A symbolic link.
-    Symlink = 5,
-    /// A socket.
-    Socket = 6,
-    /// A fifo.
-    Fifo = 7,
-}
-
-numbered!(FileKind: File Directory BlockDevice CharacterDevice Symlink Socket Fifo);
-
-impl FileKind {
-    /// The kind that a field names.
-    pub(crate) fn decode(place: Place, b: &[u8], field: Field) -> Result<FileKind> {
-        let number = get(b, field);
-        let unknown = || place.invalid("a kind from 1 to 7", number);
-        FileKind::from_number(number).ok_or_else(unknown)
-    }
-
-    /// Whether it has bytes.
-    pub fn has_content(self) -> bool {
-        matches!(self, FileKind::File | FileKind::Symlink)
-    }
-
-    fn is_device(self) -> bool {
-        matches!(self, FileKind::BlockDevice | FileKind::CharacterDevice)
-    }
-}
 
 /// Where the content is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -268,6 +230,13 @@ impl InodeBlock {
             }
             Content::None => Ok(()),
         }
+    }
+}
+
+impl EntryObject {
+    /// Whether it is that of a block of its inode.
+    pub fn is(&self, inode: &InodeBlock) -> bool {
+        *self == EntryObject::of(self.inode, inode.kind, inode.generation)
     }
 }
 

@@ -12,7 +12,7 @@ use env::{Held, Rank};
 use format::batch::BatchHeader;
 use units::{Seq, WallTime};
 
-use super::{Appended, BlockOp, InFlight, Log, SegmentSource, Stance, encode, op_bytes};
+use super::append::{Appended, BlockOp, InFlight, Log, SegmentSource, Stance, encode, op_bytes};
 use crate::segment::Segment;
 use crate::{Error, ErrorKind, Result};
 

@@ -8,13 +8,10 @@
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;
 
-use format::batch::{BATCH_ALIGNMENT, BATCH_HEADER_FIXED_BYTES, BatchEncoder, BatchHeader};
+use format::batch::{BatchEncoder, BatchHeader};
 
-use super::{Log, LogState};
+use super::append::{Log, LogState, MARK_BYTES};
 use crate::io_tally::IoKind;
-
-/// Bytes of a mark: those of a header without descriptors.
-pub(super) const BYTES: u32 = (BATCH_HEADER_FIXED_BYTES as u32).next_multiple_of(BATCH_ALIGNMENT);
 
 impl Log {
     /// The device was flushed after all up to `stable` had ended. Says so behind it, if that is
@@ -23,12 +20,12 @@ impl Log {
         // The segment may be sealed and cleaned while the mark is on its way: its zone stays.
         let _epoch = self.store.enter();
         let Some((zone, header)) = self.take_flush(stable) else { return };
-        let mut bytes = Vec::with_capacity(BYTES as usize);
+        let mut bytes = Vec::with_capacity(MARK_BYTES as usize);
         BatchEncoder::new(&mut bytes).finish(&header);
-        assert_eq!(bytes.len(), BYTES as usize, "the size of a mark was foreseen");
+        assert_eq!(bytes.len(), MARK_BYTES as usize, "the size of a mark was foreseen");
         let at = self.store.zone_offset(zone) + u64::from(header.offset);
         if self.store.write(at, &[IoSlice::new(&bytes)]).is_ok() {
-            self.io.count(IoKind::Other, u64::from(BYTES));
+            self.io.count(IoKind::Other, u64::from(MARK_BYTES));
         }
     }
 
@@ -53,12 +50,12 @@ impl LogState {
         let segment = self.open.as_ref()?;
         // Batches leave room for one. It is for the flush that covers the last of them: one before
         // that, which came late, is named by that flush as well.
-        let kept = if self.durable >= self.last_seq { 0 } else { BYTES };
-        if u64::from(self.tail + BYTES + kept) > zone_bytes {
+        let kept = if self.durable >= self.last_seq { 0 } else { MARK_BYTES };
+        if u64::from(self.tail + MARK_BYTES + kept) > zone_bytes {
             return None;
         }
         let header = self.next_header(segment, 0);
-        self.tail += BYTES;
+        self.tail += MARK_BYTES;
         segment.end.store(self.tail, Ordering::Release);
         segment.settle();
         Some((segment.zone, header))

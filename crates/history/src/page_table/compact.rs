@@ -9,8 +9,7 @@ use format::location::Location;
 use format::map::{Places, Stride};
 use units::{MapExtent, Seq};
 
-use super::LoadedPage;
-use crate::slot::{BLOCKS_PER_PAGE, Slot};
+use crate::slot::{BLOCKS_PER_PAGE, LoadedPage, Slot};
 
 /// Headers that there is room for beyond those needed, as many as extents that a few writes mix.
 const SPARE_HEADERS: usize = 4;

@@ -8,14 +8,14 @@ use std::sync::atomic::Ordering;
 use format::label::{Member, MemberStanding};
 
 use super::{LANES, STEP_BYTES, STEPS_MAX, Upkeep};
+use crate::Result;
 use crate::array::book::Book;
-use crate::array::candidate::{Spare, noted, refused, wipe};
+use crate::array::candidate::{ArrayError, Spare, noted, refused, wipe};
 use crate::array::member::{Counters, MemberDevice};
 use crate::array::shared::Shared;
 use crate::array::spares::label_spare;
 use crate::array::successor::{Fault, Successor};
 use crate::together::make_steps;
-use crate::{ArrayError, Result};
 
 impl Upkeep {
     /// Begins to copy a member that is in to a device, or a spare, that takes its place then.

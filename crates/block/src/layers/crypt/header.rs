@@ -4,7 +4,7 @@ use std::io::IoSlice;
 
 use format::crypt::{COPY_OFFSETS, CryptHeader, SECTOR_BYTES};
 
-use super::CryptError;
+use super::error::CryptError;
 use super::key::{CryptKey, DataKey};
 use crate::{BlockDevice, Result as DeviceResult, Resync};
 

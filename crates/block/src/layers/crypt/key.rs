@@ -8,7 +8,7 @@ use aes::cipher::consts::U16;
 use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::CryptError;
+use super::error::CryptError;
 
 /// Bytes that a key has.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 32..=4096;

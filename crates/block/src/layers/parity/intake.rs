@@ -26,7 +26,9 @@ use super::rows::{Rows, SECTOR};
 use crate::Result;
 use crate::layers::order::LayerLock;
 
+mod drain;
 mod journal;
+mod log;
 mod pending;
 
 pub use journal::format;

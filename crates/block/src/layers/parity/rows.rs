@@ -24,6 +24,7 @@ use crate::{DeviceError, DeviceErrorKind, Operation, Result};
 
 mod agreement;
 pub mod follow;
+mod left_out;
 mod settle;
 mod ways;
 
