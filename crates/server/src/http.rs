@@ -38,6 +38,7 @@ mod schedules;
 mod selection;
 mod serve;
 mod shares;
+mod started;
 mod targets;
 mod timeline;
 mod together;

@@ -19,6 +19,7 @@ mod http;
 mod intercept;
 pub mod iscsi;
 mod listen;
+mod listening;
 mod logs;
 mod lone_file;
 mod member_changes;
@@ -29,6 +30,7 @@ pub mod nbd;
 pub mod nfs;
 mod no_space;
 mod opening_log;
+mod pool_dir;
 mod pool_files;
 mod process_metrics;
 mod prometheus;
@@ -55,6 +57,7 @@ pub use buffers::Buffers;
 pub use error::{StartError, problem_kind};
 pub use hooks::Hook;
 pub use http::openapi_json;
+pub use listening::{Listening, SocketAccess};
 pub use logs::{start_log, watch_panics};
 pub use meters::Meters;
 pub use no_space::NoSpace;
@@ -64,7 +67,7 @@ pub use serve::serve;
 pub use server::Server;
 pub use settings::{
     AccessSettings, CONFIG_FILE_DEFAULT, Config, HookSettings, HttpSettings, IscsiSettings,
-    Listening, LogSettings, NbdSettings, NfsSettings, Settings, SocketAccess,
+    LogSettings, NbdSettings, NfsSettings, Settings,
 };
 pub use stack_files::{create_stack, member_paths};
 pub use taps::Taps;

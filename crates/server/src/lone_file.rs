@@ -14,7 +14,7 @@ use block::{BlockDevice, Layout, MemoryDevice, is_superseded, named_by};
 use format::label::AREA_BYTES;
 
 use crate::StartError;
-use crate::pool_files::at;
+use crate::pool_dir::at;
 
 /// The layout that the label of the file at a path names; none where it has no label.
 fn named(path: &Path) -> Result<Option<Layout>, StartError> {

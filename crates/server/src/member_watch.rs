@@ -63,7 +63,7 @@ mod tests {
     use volume::{PoolOptions, VolumeSpec, WriteOp};
 
     use super::{MemberWatch, Pool};
-    use crate::pool_files::machine;
+    use crate::pool_dir::machine;
     use crate::stack_files::{make, with_materials};
 
     const MIB: u64 = 1 << 20;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! handshake  options, TLS, the choice of an export and of metadata contexts (`contexts`)
-//!   session    the loop of one connection: receive, execute, send
+//!   session    the loop of one connection: receive, execute, send; `state` has it between turns
 //!     execute    one turn: every whole request in the receive buffer
 //!       check      what a request must be, else the error the specification names
 //!       asked      requests, as `serving` sees those of all front ends
@@ -21,52 +21,26 @@
 //! 4. A reply to a flush (or with FUA) is made only after the engine's flush returned.
 
 use std::future::Future;
-use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use env::RankedRwLock;
-use rustls::ServerConfig;
-use volume::Token;
-
-use crate::AccessConfig;
-use crate::serving::{FrontEnd, Given, Serving};
+use crate::serving::{FrontEnd, Given};
 
 mod answer;
 mod asked;
 mod check;
+mod context;
 mod contexts;
 mod execute;
 mod handshake;
 mod session;
+mod state;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// The state that all connections share.
-pub struct NbdContext {
-    /// The state that other front ends have as well.
-    pub serving: Serving,
-    /// TLS for TCP connections, which then must use it; unix sockets are their owner's alone.
-    /// A reload replaces it, and does not begin or end it: connections keep what they began with.
-    pub tls: RankedRwLock<Option<Arc<ServerConfig>>>,
-    /// The rights that no token has.
-    pub access: AccessConfig,
-    /// The token of a name, for certificates.
-    pub token_named: TokenNamed,
-}
-
-/// Finds the token of a name, if there is one and it is good.
-pub type TokenNamed = Box<dyn Fn(&str) -> Option<Arc<Token>> + Send + Sync>;
-
-impl Deref for NbdContext {
-    type Target = Serving;
-
-    fn deref(&self) -> &Serving {
-        &self.serving
-    }
-}
+pub use context::{NbdContext, TokenNamed};
 
 impl FrontEnd for NbdContext {
     fn serve(self: Arc<Self>, given: Given) -> Pin<Box<dyn Future<Output = ()> + Send>> {

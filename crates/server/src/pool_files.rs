@@ -3,41 +3,32 @@
 //! A pool file is laid out under another name and renamed when it is whole, so that a half-made one
 //! is never taken for a pool, and what is there is never taken for empty.
 
+use super::pool_dir::refused;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use block::stack::Stack;
 use block::{BlockDevice, Layout, MediaDevice};
-use env::{FileMedia, RealClock, RealEntropy, RealFiles};
+use env::{FileMedia, RealFiles};
 use format::label::AREA_BYTES;
-use volume::{Machine, Pool, PoolFormat, PoolOptions, RebuildReport, read_superblock};
+use volume::{Pool, PoolOptions, RebuildReport, read_superblock};
 
 use crate::opening_log::OpeningLog;
+use crate::pool_dir::{POOL_FILE, UNFINISHED_FILE, at, format_of, is_blank, machine};
 use crate::token::{TOKEN_FILE, UNFINISHED_TOKEN_FILE};
 use crate::write_memory::media_at;
 use crate::{Config, StartError, stack_files};
 
-pub(crate) const POOL_FILE: &str = "pool.img";
-pub(crate) const UNFINISHED_FILE: &str = "pool.img.new";
 /// Files that a directory may hold and still count as empty: the leavings of an interrupted start.
 const OWN_FILES: [&str; 5] =
     [UNFINISHED_FILE, "nbd.sock", "api.sock", TOKEN_FILE, UNFINISHED_TOKEN_FILE];
 /// The smallest pool file made without being asked for a size, in bytes.
 const POOL_BYTES_MIN: u64 = 1 << 30;
-/// Zones that a small pool shall have.
-const ZONES_WANTED: u64 = 256;
-/// The smallest zone made here, in bytes.
-const ZONE_BYTES_MIN: u64 = 1 << 20;
 /// A pool file's size is a multiple of this, in bytes.
 const POOL_BYTES_GRAIN: u64 = 32 << 20;
-
-/// The clock and randomness of this machine.
-pub(crate) fn machine() -> Machine {
-    Machine { clock: Arc::new(RealClock::new()), entropy: Arc::new(RealEntropy::default()) }
-}
 
 /// Where the bytes of the pool of `config` are; its directory if they are in several places.
 pub(crate) fn path_of(config: &Config) -> PathBuf {
@@ -87,12 +78,6 @@ fn open_at(path: &Path, options: PoolOptions) -> Result<Arc<Pool>, StartError> {
     let files = Arc::new(RealFiles);
     let opened = Pool::open_with(device_at(path)?, machine(), options, files);
     opened.map_err(|error| refused(path, error))
-}
-
-/// The engine refused to open the pool at `path`.
-pub(crate) fn refused(path: &Path, mut error: volume::Error) -> StartError {
-    error.message = format!("cannot open the pool {}: {}", path.display(), error.message);
-    StartError::Pool(error)
 }
 
 /// Makes the pool of `config` where [`open`] found none, and opens it.
@@ -178,47 +163,6 @@ fn device_at(path: &Path) -> Result<Arc<dyn BlockDevice>, StartError> {
     Ok(Arc::new(MediaDevice::new(media)))
 }
 
-pub(crate) fn at(path: &Path, source: io::Error) -> StartError {
-    let path = path.to_owned();
-    match source.kind() {
-        io::ErrorKind::WouldBlock => StartError::Locked { path },
-        _ => StartError::Path { path, source },
-    }
-}
-
-pub(crate) fn make_dir(dir: &Path) -> Result<(), StartError> {
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.map_err(|e| at(dir, e))
-}
-
-/// Directories that a start made; those still empty are removed when this is dropped.
-pub(crate) struct MadeDirs(Vec<PathBuf>);
-
-impl MadeDirs {
-    /// Makes `dir` and what is above it, as far as that is not there.
-    pub(crate) fn make(dir: &Path) -> Result<MadeDirs, StartError> {
-        let is_missing = |path: &&Path| {
-            fs::symlink_metadata(path).is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
-        };
-        let made = MadeDirs(dir.ancestors().take_while(is_missing).map(Path::to_owned).collect());
-        make_dir(dir).map(|()| made)
-    }
-}
-
-impl MadeDirs {
-    /// They stay.
-    pub(crate) fn keep(mut self) {
-        self.0.clear();
-    }
-}
-
-impl Drop for MadeDirs {
-    fn drop(&mut self) {
-        // The first that holds something stays, and those above it.
-        let _ = self.0.iter().try_for_each(fs::remove_dir);
-    }
-}
-
 /// Refuses a directory that holds what no start of ours leaves.
 fn refuse_foreign(dir: &Path) -> Result<(), StartError> {
     for entry in fs::read_dir(dir).map_err(|e| at(dir, e))? {
@@ -285,20 +229,6 @@ fn is_laid_out(path: &PathBuf) -> Result<bool, StartError> {
         ));
     }
     is_blank(&*device_at(path)?).map(|blank| !blank).map_err(|e| at(path, e))
-}
-
-/// Whether the first MiB of a device is zeros.
-pub(crate) fn is_blank(device: &dyn BlockDevice) -> io::Result<bool> {
-    let length = device.len_bytes().min(1 << 20);
-    let mut head = vec![0; usize::try_from(length).expect("at most 1 MiB")];
-    device.read_at(0, &mut head).map_err(|e| e.source)?;
-    Ok(head.iter().all(|&byte| byte == 0))
-}
-
-/// Zones of 32 MiB, or smaller ones in a small pool, so that it has some hundred to hand out.
-pub(crate) fn format_of(pool_bytes: u64) -> PoolFormat {
-    let zone_bytes = (pool_bytes / ZONES_WANTED).max(ZONE_BYTES_MIN).next_power_of_two();
-    PoolFormat { zone_bytes: zone_bytes.min(PoolFormat::default().zone_bytes) }
 }
 
 fn lay_out(path: &Path) -> Result<(), StartError> {

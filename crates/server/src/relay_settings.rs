@@ -8,7 +8,8 @@ use serde::Deserialize;
 use units::VolumeName;
 use volume::Architecture;
 
-use crate::{Listening, StartError};
+use crate::StartError;
+use crate::listening::Listening;
 
 /// A relay before an NFS server, as it is configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -28,7 +28,7 @@ use crate::metrics::Metrics;
 use crate::nbd::NbdContext;
 use crate::nfs::{CallCollector, NfsContext, Shares};
 use crate::no_space::NoSpaceCollector;
-use crate::pool_files::MadeDirs;
+use crate::pool_dir::MadeDirs;
 use crate::proving::Proving;
 use crate::relay_settings::Intercept;
 use crate::reload::{ReloadCollector, Reloading, Reloads};

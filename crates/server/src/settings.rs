@@ -17,6 +17,7 @@ use volume::Rates;
 use crate::StartError;
 use crate::buffers::{BUFFERS_BYTES_DEFAULT, BUFFERS_BYTES_MIN};
 use crate::hooks::Hook;
+use crate::listening::{Listening, SocketAccess};
 use crate::relay_settings::{Intercept, InterceptSettings};
 use crate::tls::TlsFiles;
 use crate::who::{AccessConfig, Certificates};
@@ -348,32 +349,6 @@ fn expand_text(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<
     }
     expanded.push_str(rest);
     Ok(expanded)
-}
-
-/// Where one protocol listens.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listening {
-    /// The unix socket.
-    pub unix: Option<PathBuf>,
-    /// TCP addresses, `HOST:PORT`.
-    pub tcp: Vec<String>,
-    /// Mode and group of the unix socket.
-    pub access: SocketAccess,
-}
-
-/// Mode and group of a unix socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SocketAccess {
-    /// Its permissions.
-    pub mode: u32,
-    /// Its group, if not the one the server's files have.
-    pub group: Option<u32>,
-}
-
-impl Default for SocketAccess {
-    fn default() -> SocketAccess {
-        SocketAccess { mode: 0o600, group: None }
-    }
 }
 
 /// Everything a server needs to know to start.

@@ -22,7 +22,7 @@ use ring::rand::SecureRandom;
 use volume::{Pool, PoolOptions, Settling};
 
 use crate::at_once::AtOnce;
-use crate::pool_files::{self, POOL_FILE, at, format_of, is_blank, machine};
+use crate::pool_dir::{self, POOL_FILE, at, format_of, is_blank, machine};
 use crate::write_memory::media_at;
 use crate::{StartError, lone_file};
 
@@ -35,7 +35,7 @@ const OWN_FILES: [&str; 8] = [
     STACK_FILE,
     NEW_STACK_FILE,
     POOL_FILE,
-    crate::pool_files::UNFINISHED_FILE,
+    crate::pool_dir::UNFINISHED_FILE,
     "nbd.sock",
     "api.sock",
     crate::token::TOKEN_FILE,
@@ -113,7 +113,7 @@ pub(crate) fn open_pool(
         let files = Arc::new(RealFiles);
         let opened = Pool::open_members(opening, machine(), options, files, told);
         let path = place(dir, layout);
-        opened.map_err(|error| pool_files::refused(&path, error))
+        opened.map_err(|error| pool_dir::refused(&path, error))
     })
 }
 
@@ -334,7 +334,7 @@ pub(crate) fn unreadable(error: StackError) -> StartError {
 /// When there is a pool, a member is not blank or too small, or something cannot be written.
 pub fn create_stack(dir: &Path, text: &str, size_bytes: Option<u64>) -> Result<(), StartError> {
     let layout: Layout = text.parse().map_err(unreadable)?;
-    crate::pool_files::make_dir(dir)?;
+    crate::pool_dir::make_dir(dir)?;
     for taken in [STACK_FILE, POOL_FILE] {
         let path = dir.join(taken);
         if path.try_exists().map_err(|e| at(&path, e))? {

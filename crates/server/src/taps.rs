@@ -17,11 +17,10 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use trace::{Request, RequestKind};
+use trace::Request;
 
 use crate::attach::VolumeId;
 use crate::prometheus::tell;
-use crate::serving;
 
 /// Requests that one recording holds for who fetches them: 2 MiB.
 const REQUESTS_MAX: usize = 64 << 10;
@@ -49,29 +48,6 @@ struct Recording {
     began: Instant,
     length: Option<Duration>,
     notes: RankedMutex<VecDeque<Noted>>,
-}
-
-/// A request of a client as traces have it, at no time yet; `None` for what they have not.
-pub(crate) fn as_in_traces(
-    kind: serving::RequestKind,
-    offset_bytes: u64,
-    length_bytes: u64,
-    is_fua: bool,
-) -> Option<Request> {
-    let kind = match kind {
-        serving::RequestKind::Read => RequestKind::Read,
-        serving::RequestKind::Write => RequestKind::Write,
-        serving::RequestKind::Zero => RequestKind::Zero,
-        serving::RequestKind::Trim => RequestKind::Trim,
-        serving::RequestKind::Flush => RequestKind::Flush,
-        serving::RequestKind::Other => return None,
-    };
-    let (offset_bytes, length_bytes) = match kind {
-        RequestKind::Flush => (0, 0),
-        _ if length_bytes == 0 => return None,
-        _ => (offset_bytes, length_bytes),
-    };
-    Some(Request { time_ns: 0, device: 0, kind, is_fua, offset_bytes, length_bytes })
 }
 
 /// One recording; dropping it ends it.
@@ -227,8 +203,8 @@ mod tests {
 
     use trace::{Request, RequestKind};
 
-    use super::{Noted, RECORDINGS_MAX, REQUESTS_MAX, Taps, as_in_traces};
-    use crate::serving::RequestKind as Kind;
+    use super::{Noted, RECORDINGS_MAX, REQUESTS_MAX, Taps};
+    use crate::serving::{RequestKind as Kind, as_in_traces};
 
     fn asked(kind: Kind, offset: u64, length_bytes: u64) -> Option<Request> {
         as_in_traces(kind, offset, length_bytes, true)

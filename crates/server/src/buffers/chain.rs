@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Buffer, CLASS_BYTES, HEADROOM};
+use super::pool::{Buffer, CLASS_BYTES, HEADROOM};
 
 /// Buffers that hold one request's data.
 pub(crate) struct Chain {

@@ -9,7 +9,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::Buffers;
+use super::pool::Buffers;
 use crate::prometheus::tell;
 
 /// The metrics of a server's buffers.

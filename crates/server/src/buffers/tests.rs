@@ -6,7 +6,8 @@ use std::task::{Wake, Waker};
 
 use wire::nbd::{ReplyStyle, encode};
 
-use super::{BUFFERS_BYTES_MIN, Buffers, Chain, HEADROOM, OWN_BYTES, Purpose, Taker};
+use super::pool::HEADROOM;
+use super::{BUFFERS_BYTES_MIN, Buffers, Chain, OWN_BYTES, Purpose, Taker};
 
 const LONGEST: usize = 32 << 20;
 

@@ -1,28 +1,13 @@
 //! The server itself: which it is, since when, and where it listens.
 
-use std::sync::OnceLock;
-
 use api::{RoleName, Server, Time, Who};
 use axum::Json;
 use axum::extract::State;
-use env::{Clock, RealClock};
-use units::WallTime;
 
 use super::answer::Answer;
 use super::context::Context;
+use super::started::{STARTED, now};
 use crate::who;
-
-/// When the server was started.
-static STARTED: OnceLock<WallTime> = OnceLock::new();
-
-fn now() -> WallTime {
-    RealClock::new().wall()
-}
-
-/// Remembers that the server starts now.
-pub(super) fn remember_start() {
-    STARTED.get_or_init(now);
-}
 
 /// Says which server this is, what its clock says, and where it listens.
 #[utoipa::path(get, path = "/server", tag = "pool",

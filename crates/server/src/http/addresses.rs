@@ -10,7 +10,6 @@ use api::{
 };
 use volume::{Registration, Reservation, Reservations, TargetInfo, UnitInfo, Volume};
 
-use super::convert::iscsi_access;
 use crate::iscsi::IscsiContext;
 use crate::tls::has_name;
 
@@ -141,6 +140,15 @@ impl Addresses {
             sessions: self.sessions_on(volume),
             reservations,
         })
+    }
+}
+
+/// The access to a volume over iSCSI; secrets stay here.
+pub(crate) fn iscsi_access(access: volume::Access) -> api::IscsiAccess {
+    api::IscsiAccess {
+        chap_user: access.chap.map(|credential| credential.user),
+        mutual_user: access.mutual.map(|credential| credential.user),
+        allow: access.allow,
     }
 }
 

@@ -14,7 +14,7 @@ use volume::{Pool, Volume};
 
 use super::addresses::Addresses;
 use super::answer::{Answer, Listed, Refusal};
-use super::{about, convert, lacks};
+use super::{convert, lacks, started};
 use crate::NoSpace;
 use crate::attach::{Attachments, Closure, Part};
 use crate::fill::FillGauge;
@@ -85,7 +85,7 @@ impl Deref for Context {
 
 impl Context {
     pub(crate) fn new(parts: Parts) -> Context {
-        about::remember_start();
+        started::remember_start();
         Context(Arc::new(Inner { parts, ready: AtomicBool::new(false) }), None)
     }
 

@@ -470,15 +470,6 @@ fn allowed(allowed: &volume::Allowed) -> api::Allowed {
     }
 }
 
-/// The access to a volume over iSCSI; secrets stay here.
-pub(crate) fn iscsi_access(access: volume::Access) -> api::IscsiAccess {
-    api::IscsiAccess {
-        chap_user: access.chap.map(|credential| credential.user),
-        mutual_user: access.mutual.map(|credential| credential.user),
-        allow: access.allow,
-    }
-}
-
 pub(crate) fn group_version(version: volume::GroupVersion) -> api::GroupVersion {
     let member = |(volume, number)| api::MemberVersion { volume, number };
     api::GroupVersion {

@@ -20,7 +20,6 @@ use rustls::ServerConfig;
 
 use super::answer::Refusal;
 use super::context::Context;
-use super::logins::{LOGIN_PATH, WRONG_CODE};
 use super::{page, queries, rights};
 use crate::tls::Tls;
 use crate::token::Token as PoolToken;
@@ -28,6 +27,11 @@ use crate::who::bearer::{self, PREFIX};
 use crate::who::guesses::Guesses;
 use crate::who::{Caller, for_caller, note_use, token_named};
 
+/// The path of a login, which is for those who are nobody yet.
+pub(super) const LOGIN_PATH: &str = "/api/v1/login";
+
+/// Why a code lets nobody in.
+pub(super) const WRONG_CODE: &str = "the code lets nobody in: it is good once, and for a minute";
 /// These paths say nothing secret, and machines without the token ask for them.
 const OPEN_PATHS: [&str; 2] = ["/healthz", "/readyz"];
 

@@ -15,14 +15,10 @@ use volume::TOKEN_PATTERNS_MAX;
 use super::answer::{Answer, Refusal};
 use super::ask::Body;
 use super::context::Context;
-use super::guard::Peer;
+use super::guard::{Peer, WRONG_CODE};
 use super::tokens;
 use crate::who::{Caller, codes, for_caller};
 
-/// The path of a login, which is for those who are nobody yet.
-pub(super) const LOGIN_PATH: &str = "/api/v1/login";
-/// Why a code lets nobody in.
-pub(super) const WRONG_CODE: &str = "the code lets nobody in: it is good once, and for a minute";
 /// The beginning of the names of tokens that logins make.
 const NAME: &str = "page-";
 /// How long such a token is good.

@@ -6,10 +6,10 @@ use axum::extract::State;
 use volume::{AccessChange, Credential, Secret};
 use wire::iscsi::names;
 
+use super::addresses::iscsi_access;
 use super::answer::{Answer, Refusal};
 use super::ask::{Body, Named, some_change};
 use super::context::Context;
-use super::convert;
 
 /// Lists the iSCSI targets that volumes are, by volume; none when iSCSI is off.
 #[utoipa::path(
@@ -37,7 +37,7 @@ pub(super) async fn change(
     some_change(&body)?;
     let change = move |context: &Context| {
         let access = context.pool.set_access(&name, &access_change(body)?)?;
-        Ok(convert::iscsi_access(access))
+        Ok(iscsi_access(access))
     };
     context.json(change).await
 }

@@ -3,8 +3,8 @@
 use wire::scsi::command::Range;
 use wire::scsi::{Code, Command, Lun, Sense, SenseKey, Status, decode};
 
-use super::SECTOR_BYTES;
 use super::answer::Ended;
+use super::context::SECTOR_BYTES;
 use super::disks::Disks;
 
 /// Most blocks that one command moves: 32 MiB.

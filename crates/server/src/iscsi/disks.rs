@@ -2,35 +2,17 @@
 
 use std::sync::Arc;
 
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 use wire::scsi::{Code, Identity, Lun};
 
+use super::bells::{Bell, Bells, OpenUnit};
+use super::context::{IscsiContext, SECTOR_BYTES};
 use super::reservations::Port;
 use super::sessions::Opened;
-use super::targets::OpenUnit;
 use super::unit::{Nexus, Number, Ring};
-use super::{IscsiContext, SECTOR_BYTES};
 use crate::Attachment;
 use crate::meters::VolumeMeter;
 use crate::serving::Export;
-
-/// Something that a session is told from outside.
-pub(super) enum Bell {
-    /// Another session has the commands to a unit aborted; the number of that time.
-    Abort(Number, u64),
-    /// A unit is wanted without clients.
-    Leave(Number),
-    /// It was to be left by now.
-    Expire(Number),
-    /// The target has other units: those that are no more, and new ones.
-    Units(Vec<Number>, Vec<OpenUnit>),
-    /// The target was deleted.
-    Deleted,
-}
-
-/// The way to ring for a session.
-pub(super) type Bells = UnboundedSender<Bell>;
 
 /// A disk of a session.
 pub(super) struct Disk {

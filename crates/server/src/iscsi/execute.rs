@@ -4,6 +4,7 @@
 //! engine at once, before a read of the same bytes or the end of the turn; flushes, and FUA, share
 //! one flush at the end of the turn.
 
+use super::received::Received;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -17,16 +18,16 @@ use wire::iscsi::{
 use wire::scsi::command::Movement;
 use wire::scsi::{Code, Command, Lun, Sense, SenseKey, Status};
 
-use super::SECTOR_BYTES;
 use super::answer::{Ended, failure};
 use super::asked::{Answers, Write, kind};
 use super::check::check;
+use super::context::SECTOR_BYTES;
+use super::core::Core;
 use super::disks::Disk;
-use super::session::Core;
 use super::task::Task;
 use crate::buffers::Purpose;
+use crate::serving::as_in_traces;
 use crate::serving::{Counts, Export, Group, GroupMemory, Input, Kind, Rest, What, Writing};
-use crate::taps;
 
 mod commands;
 mod control;
@@ -49,56 +50,6 @@ pub(super) struct Turned {
 pub(super) enum Step {
     Done,
     Wait,
-}
-
-/// A command as it was received.
-#[derive(Clone, Copy)]
-pub(super) struct Received {
-    pub(super) request: CommandRequest,
-    pub(super) command: Command,
-}
-
-impl Received {
-    pub(super) fn tag(&self) -> Tag {
-        self.request.task_tag
-    }
-
-    /// Whether it waits for all before it, and all after it for this.
-    pub(super) fn is_ordered(&self) -> bool {
-        self.request.attribute == TaskAttribute::Ordered
-    }
-
-    /// Bytes that the initiator takes.
-    pub(super) fn takes(&self) -> u32 {
-        if self.request.reads { self.request.expected_bytes } else { 0 }
-    }
-
-    /// Bytes that the initiator sends.
-    pub(super) fn sends(&self) -> u32 {
-        if self.request.writes { self.request.expected_bytes } else { 0 }
-    }
-
-    /// The difference between what the command moves and what the initiator expects of it.
-    pub(super) fn residual(&self) -> Residual {
-        match self.command.movement(SECTOR_BYTES) {
-            Movement::In(bytes) => Residual::between(self.takes(), bytes),
-            Movement::Out(bytes) => Residual::between(self.sends(), bytes),
-            Movement::InAtMost(_) => Residual::between(self.takes(), 0),
-            Movement::None => Residual::between(self.takes().max(self.sends()), 0),
-        }
-    }
-
-    pub(super) fn task(&self) -> Task {
-        Task {
-            received: *self,
-            is_aborted: false,
-            is_verified: false,
-            rest: Vec::new(),
-            preempted: Vec::new(),
-            incoming: None,
-            r2ts: 0,
-        }
-    }
 }
 
 /// Carries out what is in the receive buffer.
@@ -291,7 +242,7 @@ impl Core {
             (range.lba.saturating_mul(sector), u64::from(range.blocks) * sector)
         });
         let is_fua = matches!(command, Command::Write(transfer) if transfer.fua);
-        if let Some(seen) = taps::as_in_traces(kind(command), range.0, range.1, is_fua) {
+        if let Some(seen) = as_in_traces(kind(command), range.0, range.1, is_fua) {
             if is_recorded {
                 self.context.taps.note(volume, &seen);
             }

@@ -25,10 +25,11 @@ use wire::iscsi::{
     decode, encode, names,
 };
 
+use super::bells::OpenUnit;
 use super::chap::{self, Authentication, Need, Proof};
+use super::context::{IscsiContext, WINDOW};
 use super::sessions::{Key, Party, Registered};
-use super::targets::{self, Asker, Known, OpenUnit, Target, Who};
-use super::{IscsiContext, WINDOW};
+use super::targets::{self, Asker, Known, Target, Who};
 use crate::serving::Connection;
 use crate::who::Caller;
 

@@ -13,7 +13,7 @@ use wire::iscsi::{
 };
 use wire::scsi::{Lun, Status};
 
-use super::WINDOW;
+use super::context::WINDOW;
 use crate::buffers::Chain;
 use crate::serving::Output;
 

@@ -5,6 +5,7 @@
 //! A made target has several units, each opened as an automatic target's only one. Sessions on it
 //! hear of changes, and open what is new by a task of their own.
 
+use super::target_names::Targets;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
@@ -14,30 +15,19 @@ use tokio::sync::watch;
 use units::Role;
 use volume::{Access, OpenedName, TargetInfo, Token};
 use wire::iscsi::{LoginStatus, names, text};
-use wire::scsi::Identity;
 
-use super::IscsiContext;
+use super::bells::{Bell, Bells, OpenUnit};
 use super::chap::Authentication;
-use super::disks::{Bell, Bells};
-use super::opened_names::{Entered, Moment, OpenedNames};
-use super::sessions::{Opened, Party};
-use super::unit::{Number, UnitId};
+use super::context::IscsiContext;
+use super::opened_names::{Entered, Moment};
+use super::sessions::Party;
+use super::unit::Number;
 use crate::serving::{Attached, Export, Exports, OpenError, attach, off_thread, try_attach};
 use crate::who::Caller;
 use crate::{Attachment, VolumeId};
 
 /// Targets that are looked at together for an answer to SendTargets.
 const LISTED_AT_ONCE: usize = 64;
-
-/// The names of a server's targets.
-#[derive(Debug)]
-pub struct Targets {
-    base: String,
-    pool_id: u64,
-    pub(crate) opened: OpenedNames,
-    /// Made targets have changed.
-    changed: watch::Sender<()>,
-}
 
 /// A target that an initiator has open.
 pub(super) struct Target {
@@ -47,16 +37,6 @@ pub(super) struct Target {
     pub(super) units: Vec<OpenUnit>,
     pub(super) used: Option<Used>,
     pub(super) made: Option<Made>,
-}
-
-/// A unit of it.
-pub(super) struct OpenUnit {
-    pub(super) number: Number,
-    pub(super) export: Arc<dyn Export>,
-    pub(super) attachment: Attachment,
-    pub(super) identity: Identity,
-    /// The disk that it is, and as of which revert.
-    pub(super) opened: Opened,
 }
 
 /// A target that was made, as a session has it.
@@ -122,58 +102,6 @@ impl Refusal {
         let why = "the token does not see all volumes of the target".to_owned();
         Refusal { status: LoginStatus::AUTHORIZATION_FAILURE, why }
     }
-}
-
-impl Targets {
-    /// The targets of the pool with this number, which begin with `base`; without one, with a name
-    /// that no other pool has.
-    #[must_use]
-    pub fn new(pool_id: u64, base: Option<String>) -> Targets {
-        let own = || format!("iqn.2026-11.local.hindsight.{:08x}", pool_id >> 32);
-        let opened = OpenedNames::default();
-        let changed = watch::Sender::new(());
-        Targets { base: base.unwrap_or_else(own), pool_id, opened, changed }
-    }
-
-    /// Has sessions look at the units of made targets anew.
-    pub(crate) fn tell_of_change(&self) {
-        self.changed.send_replace(());
-    }
-
-    /// The identity of a number that has no unit, which has nothing of its own.
-    pub(super) fn absent(&self, name: &str) -> Identity {
-        self.identity(name, (0, None))
-    }
-
-    /// The name of the target that is the present of a volume, if it can have one.
-    #[must_use]
-    pub fn name_of(&self, volume: &str) -> Option<String> {
-        names::join(&self.base, volume, None)
-    }
-
-    /// The identity of a unit, which a rename, a revert or a resize does not change.
-    fn identity(&self, name: &str, (volume, moment): UnitId) -> Identity {
-        let mut serial = format!("{:016x}{volume:08x}", self.pool_id);
-        if let Some(seq) = moment {
-            serial.push_str(&format!("-{:x}", seq.0));
-        }
-        Identity {
-            vendor: "HNDSIGHT".to_owned(),
-            product: if moment.is_some() { "PAST" } else { "VOLUME" }.to_owned(),
-            revision: env!("CARGO_PKG_VERSION").chars().take(4).collect(),
-            naa: mixed(serial.as_bytes()),
-            serial,
-            target: name.to_owned(),
-            port: 1,
-            port_group: 1,
-        }
-    }
-}
-
-/// A number that other bytes hardly have (FNV-1a).
-fn mixed(bytes: &[u8]) -> u64 {
-    let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 /// The access to each target that asks for a proof.

@@ -2,18 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use wire::iscsi::{DataOut, Tag, TaskResponse};
 use wire::scsi::{Code, Sense, SenseKey};
 
-use super::IscsiContext;
 use super::asked::Write;
-use super::execute::Received;
+use super::context::IscsiContext;
+use super::received::Received;
 use super::reservations::Port;
-use crate::buffers::{CLASS_BYTES, Chain, Share};
+use crate::buffers::{Chain, Share};
 
 /// A command that is not answered.
 pub(super) struct Task {
@@ -31,6 +31,21 @@ pub(super) struct Task {
     pub(super) incoming: Option<Incoming>,
     /// R2Ts sent.
     pub(super) r2ts: u32,
+}
+
+impl Received {
+    /// The task that it is at first.
+    pub(super) fn task(&self) -> Task {
+        Task {
+            received: *self,
+            is_aborted: false,
+            is_verified: false,
+            rest: Vec::new(),
+            preempted: Vec::new(),
+            incoming: None,
+            r2ts: 0,
+        }
+    }
 }
 
 /// Data of a task that is still to come.
@@ -51,10 +66,6 @@ pub(super) struct Incoming {
     heard: Instant,
     promise: Promise,
 }
-
-/// Memory that waits for data of initiators, of all sessions together, by the size of buffers.
-#[derive(Debug, Default)]
-pub(super) struct Promises([AtomicUsize; CLASS_BYTES.len()]);
 
 /// A part of that memory, until it is dropped.
 pub(super) struct Promise {

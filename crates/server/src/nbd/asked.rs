@@ -3,8 +3,8 @@
 use wire::nbd::{Command, CommandFlags, ReplyStyle, Request, encode};
 
 use super::answer::fail;
+use crate::serving;
 use crate::serving::{Asked, Replies, RequestKind};
-use crate::taps;
 
 /// A request that writes, and how it is answered.
 #[derive(Clone, Copy)]
@@ -58,5 +58,5 @@ pub(super) fn kind(request: &Request) -> RequestKind {
 /// A request as traces have it, at no time yet; `None` for what they have not.
 pub(super) fn as_in_traces(request: &Request) -> Option<trace::Request> {
     let is_fua = request.flags.has(CommandFlags::FUA);
-    taps::as_in_traces(kind(request), request.offset, request.length_bytes, is_fua)
+    serving::as_in_traces(kind(request), request.offset, request.length_bytes, is_fua)
 }

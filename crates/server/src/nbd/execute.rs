@@ -14,7 +14,7 @@ use super::answer::{fail, finish_read, read_and_answer};
 use super::asked::{WriteRequest, as_in_traces, kind};
 use super::check::{self, Facts, Refusal};
 use super::contexts::MetaContext;
-use super::session::{OUTPUT_BYTES_MAX, Receiving, Session};
+use super::state::{OUTPUT_BYTES_MAX, Receiving, Session};
 use crate::Attachments;
 use crate::buffers::{Purpose, Taker};
 use crate::meters::VolumeMeter;

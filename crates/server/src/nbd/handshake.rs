@@ -21,7 +21,7 @@ use wire::nbd::{
     ReplyStyle, TransmissionFlags, encode,
 };
 
-use super::NbdContext;
+use super::context::NbdContext;
 use super::contexts::MetaContext;
 use crate::Attachment;
 use crate::serving::{Connection, Export, OpenError, attach, off_thread};

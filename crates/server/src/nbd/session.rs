@@ -23,78 +23,21 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::AsyncWrite;
-use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::sync::mpsc::{self};
 use tokio::sync::watch;
 use units::Role;
-use wire::nbd::{ReplyStyle, Request};
 
-use super::NbdContext;
 use super::asked::WriteRequest;
 use super::check;
-use super::contexts::MetaContext;
+use super::context::NbdContext;
 use super::execute::{self, Then};
 use super::handshake::Chosen;
+use super::state::{OUTPUT_BYTES_MAX, Phase, Receiving, Session};
 use crate::buffers::{Chain, Taker};
-use crate::meters::VolumeMeter;
 use crate::serving::{
-    Connection, End, Event, Export, GroupMemory, INPUT_BYTES, Input, JobReport, Jobs, Left, Output,
-    Stage, Stall, Tally, Threads, Watch, What, Writing, watch_for_leave,
+    Connection, End, Event, GroupMemory, INPUT_BYTES, Input, JobReport, Jobs, Left, Output, Stage,
+    Stall, Tally, Threads, Watch, What, Writing, watch_for_leave,
 };
-use crate::who::Caller;
-
-/// Stop executing requests while this many bytes of replies wait to be sent.
-pub(super) const OUTPUT_BYTES_MAX: usize = 256 << 10;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Serving,
-    Draining,
-    Leaving,
-    Dead,
-}
-
-/// The kind of the next bytes from the client.
-pub(super) enum Receiving {
-    /// Requests with payloads that fit the receive buffer.
-    Requests,
-    /// The rest of a payload that nobody wants; then its reply is sent.
-    Skip { left_bytes: u64, reply: Vec<u8> },
-    /// A payload with a buffer of its own.
-    Payload { request: Request, payload: Chain, filled: usize },
-}
-
-/// One connection that has an export open.
-pub(super) struct Session {
-    pub(super) export: Arc<dyn Export>,
-    pub(super) style: ReplyStyle,
-    pub(super) contexts: Arc<[MetaContext]>,
-    pub(super) context: Arc<NbdContext>,
-    pub(super) input: Input,
-    pub(super) output: Output,
-    pub(super) jobs: Jobs<WriteRequest>,
-    pub(super) taker: Taker,
-    pub(super) group: GroupMemory<WriteRequest>,
-    pub(super) tally: Tally,
-    pub(super) meter: Option<Arc<VolumeMeter>>,
-    pub(super) seen: Vec<trace::Request>,
-    receiving: Receiving,
-    phase: Phase,
-    /// The client sends no more.
-    is_silent: bool,
-    /// While something waits and nothing is received.
-    watch: Option<Watch>,
-    /// It could not be watched, and that was said.
-    is_unwatched: bool,
-    /// Bytes may be left in the TLS layer.
-    is_unflushed: bool,
-    stall: Stall,
-    /// Bytes of payloads that were received into buffers of their own.
-    payload_bytes: u64,
-    connection: Connection,
-    events: UnboundedReceiver<Event<WriteRequest>>,
-    pub(super) client: String,
-    pub(super) caller: Caller,
-}
 
 /// Serves a connection until it is over.
 pub(super) async fn serve(

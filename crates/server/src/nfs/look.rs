@@ -1,122 +1,23 @@
 //! Calls that change nothing: the same of the present and of the past.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use share::{
-    Attributes, Credentials, Error, ErrorKind, Listed, Past, Share, Tree, ViewBlocks, VolumeBlocks,
-    Wait,
-};
-use units::{FileId, Inode};
+use share::{Attributes, Error, ErrorKind, Listed, Tree, Wait};
 use wire::nfs3::{
     self, Access, AccessOk, Call, CommitOk, DirList, DirOpArgs, Entry3, EntryPlus3, Fail,
-    FileHandle, FsProperties, FsinfoOk, FsstatOk, LookupOk, Nfsstat3, Nfstime3, PathconfOk,
-    PostOpAttr, Procedure, ReadOk, ReaddirOk, ReadlinkOk, Results, Verifier, limits,
+    FileHandle, LookupOk, Nfsstat3, PostOpAttr, Procedure, ReadOk, ReadlinkOk, Results, Verifier,
+    limits,
 };
 use wire::rpc;
 use wire::xdr::padding;
 
-use super::NfsContext;
-use super::answer::{Scope, results, status, success};
-use super::exports::{Admitted, Peer, admit};
+use super::answer::{results, status, success};
+use super::context::NfsContext;
+use super::exports::Peer;
+use super::file_system::{about_the_file_system, listing};
 use super::handles::Handle;
-use super::shares::Opened;
+use super::located::{Fault, Located};
 use super::{moments, reads};
-
-/// Cookies are the keys of entries, and never refused: all listings have this verifier.
-pub(crate) const COOKIE_VERIFIER: Verifier = [1; 8];
-
-/// Why a call has no results.
-#[derive(Debug)]
-pub(crate) enum Fault {
-    /// It would have to wait, and its caller does not.
-    WouldWait,
-    /// It fails.
-    Status(Nfsstat3),
-}
-
-impl From<Error> for Fault {
-    fn from(error: Error) -> Fault {
-        match error.kind {
-            ErrorKind::WouldWait => Fault::WouldWait,
-            _ => Fault::Status(status(&error)),
-        }
-    }
-}
-
-impl From<Nfsstat3> for Fault {
-    fn from(status: Nfsstat3) -> Fault {
-        Fault::Status(status)
-    }
-}
-
-/// The object of a handle, and who asks for it.
-pub(crate) struct Located {
-    pub(crate) opened: Arc<Opened>,
-    pub(crate) handle: Handle,
-    pub(crate) admitted: Admitted,
-    client: u128,
-    past: Option<Arc<Past<ViewBlocks>>>,
-}
-
-impl Located {
-    /// The object of a handle, for a client.
-    pub(crate) fn find(
-        context: &NfsContext,
-        peer: Peer,
-        credentials: &rpc::Credentials<'_>,
-        handle: &FileHandle,
-        wait: Wait,
-    ) -> Result<Located, Fault> {
-        let (handle, hash) = Handle::read(handle).ok_or(Nfsstat3::BadHandle)?;
-        let opened = match (context.shares.opened(handle.volume), wait) {
-            (Some(opened), _) => opened,
-            (None, Wait::MayNot) => return Err(Fault::WouldWait),
-            (None, Wait::May) => context.shares.open(handle.volume)?,
-        };
-        let admitted = admitted(&opened, (&handle, hash), peer, credentials)?;
-        if (handle.moment.is_some() || handle.is_moments) && !admitted.may_see_past {
-            return Err(Fault::Status(Nfsstat3::Acces));
-        }
-        let past = match handle.moment {
-            None => None,
-            Some(seq) => match (opened.past(seq), wait) {
-                (Some(past), _) => Some(past),
-                (None, Wait::MayNot) => return Err(Fault::WouldWait),
-                (None, Wait::May) => Some(opened.open_past(seq)?),
-            },
-        };
-        Ok(Located { opened, handle, admitted, client: peer.client(), past })
-    }
-
-    /// The answers about it.
-    pub(crate) fn scope(&self) -> Scope<'_> {
-        Scope { opened: &self.opened, moment: self.handle.moment }
-    }
-
-    fn share(&self) -> &Share<VolumeBlocks> {
-        self.opened.share()
-    }
-
-    pub(crate) fn user(&self) -> &Credentials {
-        &self.admitted.user
-    }
-}
-
-/// The access of a client to the object of a handle of this share.
-pub(crate) fn admitted(
-    opened: &Opened,
-    (handle, hash): (&Handle, u64),
-    peer: Peer,
-    credentials: &rpc::Credentials<'_>,
-) -> Result<Admitted, Nfsstat3> {
-    if opened.share().sign(&handle.signed()) != hash {
-        // Of a tree that is no more: clients know what to do about that.
-        return Err(Nfsstat3::Stale);
-    }
-    let setting = opened.volume().share().ok_or(Nfsstat3::Stale)?;
-    admit(&setting, peer, credentials).ok_or(Nfsstat3::Acces)
-}
 
 /// Carries out a call that changes nothing.
 ///
@@ -368,97 +269,4 @@ fn list_directory<T: Tree>(
         return Err(error.into());
     }
     Ok(listing(xid, list, is_end, dir_attributes, plus))
-}
-
-/// The answer that a list is.
-pub(crate) fn listing(
-    xid: u32,
-    list: DirList,
-    is_end: bool,
-    dir_attributes: PostOpAttr,
-    plus: bool,
-) -> Vec<u8> {
-    let of = |res| if plus { Results::Readdirplus(res) } else { Results::Readdir(res) };
-    match list.finish(is_end) {
-        Ok(entries) => success(xid, |out| {
-            let ok = ReaddirOk { dir_attributes, cookieverf: COOKIE_VERIFIER };
-            nfs3::encode::results(&of(Ok(ok)), out);
-            out.extend_from_slice(&entries);
-        }),
-        Err(status) => results(xid, &of(Err(Fail { status, attributes: dir_attributes }))),
-    }
-}
-
-/// FSSTAT, FSINFO, PATHCONF: the same of all objects.
-pub(crate) fn about_the_file_system(
-    context: &NfsContext,
-    located: &Located,
-    xid: u32,
-    call: &Call<'_>,
-    here: PostOpAttr,
-    wait: Wait,
-) -> Result<Vec<u8>, Fault> {
-    Ok(match call {
-        Call::Fsstat { .. } => {
-            let inodes = located.share().tree(wait)?.state().inodes;
-            let (used, _, room) = context.pool.room();
-            let ok = FsstatOk {
-                obj_attributes: here,
-                tbytes: used + room,
-                fbytes: room,
-                abytes: room,
-                tfiles: Inode::END.0 - 1,
-                ffiles: Inode::END.0 - 1 - inodes,
-                afiles: Inode::END.0 - 1 - inodes,
-                invarsec: 0,
-            };
-            results(xid, &Results::Fsstat(Ok(ok)))
-        }
-        Call::Fsinfo { .. } => {
-            let write_max = transfer_bytes(located.share().write_bytes_max());
-            let read_max = transfer_bytes(limits::TRANSFER_BYTES_MAX);
-            let ok = FsinfoOk {
-                obj_attributes: here,
-                rtmax: read_max,
-                rtpref: read_max,
-                rtmult: 4096,
-                wtmax: write_max,
-                wtpref: write_max,
-                wtmult: 4096,
-                dtpref: 64 << 10,
-                maxfilesize: share::FILE_BYTES_MAX,
-                time_delta: Nfstime3 { seconds: 0, nseconds: 1 },
-                properties: FsProperties::LINK
-                    .with(FsProperties::SYMLINK)
-                    .with(FsProperties::HOMOGENEOUS)
-                    .with(FsProperties::CANSETTIME),
-            };
-            results(xid, &Results::Fsinfo(Ok(ok)))
-        }
-        Call::Pathconf { .. } => {
-            let ok = PathconfOk {
-                obj_attributes: here,
-                linkmax: share::LINKS_MAX,
-                name_max: limits::NAME_BYTES_MAX as u32,
-                no_trunc: true,
-                chown_restricted: true,
-                case_insensitive: false,
-                case_preserving: true,
-            };
-            results(xid, &Results::Pathconf(Ok(ok)))
-        }
-        _ => unreachable!("all others are answered"),
-    })
-}
-
-/// The largest power of two up to a size and to what a message has.
-fn transfer_bytes(most: usize) -> u32 {
-    let most = u32::try_from(most.min(limits::TRANSFER_BYTES_MAX)).expect("a message is short");
-    1 << most.ilog2()
-}
-
-/// The object of a handle in the present.
-pub(crate) fn directory_of(located: &Located, wait: Wait) -> Result<(FileId, Attributes), Fault> {
-    let id = located.handle.file;
-    Ok((id, located.share().tree(wait)?.attributes(id)?))
 }

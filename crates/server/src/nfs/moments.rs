@@ -13,10 +13,11 @@ use wire::nfs3::{
     Results,
 };
 
-use super::NfsContext;
 use super::answer::{results, time};
+use super::context::NfsContext;
+use super::file_system::{about_the_file_system, listing};
 use super::handles::Handle;
-use super::look::{Fault, Located, about_the_file_system, directory_of, listing};
+use super::located::{Fault, Located, directory_of};
 
 /// The name of the list of moments.
 pub(crate) const LIST_NAME: &[u8] = LIST_NAME_TEXT.as_bytes();

@@ -10,10 +10,10 @@ use wire::nfs3::FileHandle;
 use wire::rpc::{self, Flavor};
 
 use super::answer::{Scope, status, success};
+use super::context::{MOUNTS_MAX, NfsContext};
 use super::exports::{Admitted, Peer, admit};
 use super::moments::{LIST_NAME_TEXT, moment_of};
 use super::shares::Opened;
-use super::{MOUNTS_MAX, NfsContext};
 
 /// Carries out a call of MOUNT. That may wait for a device.
 pub(crate) fn mount(

@@ -15,7 +15,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 use wire::rpc::limits::RECORD_BYTES_MAX;
 
-use super::NfsContext;
+use super::context::NfsContext;
 use crate::serving::Connection;
 
 /// Bytes that each connection may have.

@@ -30,8 +30,8 @@ use wire::rpc::record::{Found, Search};
 use wire::rpc::{self, Accepted, AuthStat, Credentials, Denied, Flavor, Reply};
 use wire::{mount, nfs3 as nfs};
 
-use super::NfsContext;
 use super::answer::{reply, results};
+use super::context::NfsContext;
 use super::exports::Peer;
 use super::handles::Handle;
 use super::look::look;

@@ -24,12 +24,12 @@ use wire::nfs3::{
 };
 use wire::rpc;
 
-use super::NfsContext;
 use super::answer::{Scope, results, set_attributes, status, wall_time};
+use super::context::NfsContext;
 use super::earlier::Done;
 use super::exports::Peer;
 use super::handles::Handle;
-use super::look::{Fault, admitted};
+use super::located::{Fault, admitted};
 use super::moments::LIST_NAME;
 use super::replay::Entered;
 use super::shares::Opened;

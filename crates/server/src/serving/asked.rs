@@ -16,6 +16,29 @@ pub(crate) enum RequestKind {
     Other,
 }
 
+/// A request of a client as traces have it, at no time yet; `None` for what they have not.
+pub(crate) fn as_in_traces(
+    kind: RequestKind,
+    offset_bytes: u64,
+    length_bytes: u64,
+    is_fua: bool,
+) -> Option<trace::Request> {
+    let kind = match kind {
+        RequestKind::Read => trace::RequestKind::Read,
+        RequestKind::Write => trace::RequestKind::Write,
+        RequestKind::Zero => trace::RequestKind::Zero,
+        RequestKind::Trim => trace::RequestKind::Trim,
+        RequestKind::Flush => trace::RequestKind::Flush,
+        RequestKind::Other => return None,
+    };
+    let (offset_bytes, length_bytes) = match kind {
+        trace::RequestKind::Flush => (0, 0),
+        _ if length_bytes == 0 => return None,
+        _ => (offset_bytes, length_bytes),
+    };
+    Some(trace::Request { time_ns: 0, device: 0, kind, is_fua, offset_bytes, length_bytes })
+}
+
 /// A request to write, as its front end knows it.
 pub(crate) trait Asked: Copy + Send + Sync + 'static {
     /// How long it waits for room; as long as it takes, if nothing is said.

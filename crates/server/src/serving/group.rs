@@ -3,8 +3,8 @@
 use block::emptied;
 use volume::WriteOp;
 
-use super::Input;
 use super::asked::Asked;
+use super::input::Input;
 
 /// Most writes of one group.
 const WRITES_MAX: usize = 256;

@@ -21,15 +21,14 @@ use super::asked::Asked;
 use super::counters::{Counters, nanos};
 use super::latency::Counts;
 use super::polling::{Asker, Polling};
+use super::room::PATIENT_MAX;
+use super::shared::{Limits, Serving};
 use super::writing::{Left, Writing};
-use super::{Limits, Serving};
 
 /// Threads that may block, for each data thread: so many cold reads are in flight at once.
 pub(crate) const BLOCKING_THREADS_MAX: usize = 64;
 /// So many of them only read, should all others stand still.
 const LOOKING_THREADS_MIN: usize = 8;
-/// Jobs that wait for room at once, of all connections: on one data thread, or on several.
-const PATIENT_MAX: usize = 8;
 
 /// Resizes at once: whoever sends many of them keeps neither writes nor flushes from threads.
 const RESIZING_MAX: usize = 1;
@@ -89,16 +88,6 @@ enum GivenUp {
     Waits,
     /// Everything that has not begun.
     All,
-}
-
-/// The right to wait for room, of all connections.
-#[derive(Clone, Debug)]
-pub struct RoomQueue(Arc<Semaphore>);
-
-impl Default for RoomQueue {
-    fn default() -> RoomQueue {
-        RoomQueue(Arc::new(Semaphore::new(PATIENT_MAX)))
-    }
 }
 
 /// The blocking threads of a data thread, and its polling.

@@ -3,7 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use super::{Export, Exports, OpenError, Serving};
+use super::export::{Export, Exports, OpenError};
+use super::shared::Serving;
 use crate::{Attachment, VolumeId};
 
 /// Opens a disk and enters the register of its volume, as soon as that is not closed.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::Serving;
+use super::shared::Serving;
 use crate::buffers::Taker;
 
 /// A client that moves less is stalled.

@@ -22,10 +22,10 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use super::Serving;
 use super::counters::Counters;
 use super::jobs::{BLOCKING_THREADS_MAX, Threads};
 use super::polling;
+use super::shared::Serving;
 use super::socket::Connection;
 use crate::admission::{Admission, Admitted};
 

@@ -13,8 +13,8 @@ use wire::scsi::{Code, Lun};
 
 use super::super::answer::Ended;
 use super::super::asked::Write;
+use super::super::core::Core;
 use super::super::disks::Disk;
-use super::super::session::Core;
 use super::super::targets::{Listing, may_know};
 use super::super::task::{Function, FunctionEnd};
 use super::super::unit::Aborted;

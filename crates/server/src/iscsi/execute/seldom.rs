@@ -12,7 +12,7 @@ use wire::scsi::{Code, Lun, Sense, SenseKey, mode, unmap};
 use super::super::SECTOR_BYTES;
 use super::super::answer::{Ended, failure};
 use super::super::asked::{Write, kind};
-use super::super::session::Core;
+use super::super::core::Core;
 use super::super::unit::Changed;
 use super::commands::{mode_unit, thresholds};
 use super::transfer::{Payload, offset};

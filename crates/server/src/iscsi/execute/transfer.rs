@@ -10,7 +10,7 @@ use wire::scsi::{Code, Command, Lun, Sense, SenseKey, Status};
 use super::super::SECTOR_BYTES;
 use super::super::answer::Ended;
 use super::super::asked::{Write, kind};
-use super::super::session::Core;
+use super::super::core::Core;
 use super::super::task::{Arrived, Incoming, Promise};
 use super::{Received, Step};
 use crate::buffers::{Chain, Purpose};

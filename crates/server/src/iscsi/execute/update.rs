@@ -10,7 +10,7 @@ use wire::scsi::{Code, Sense, SenseKey, Status};
 
 use super::super::SECTOR_BYTES;
 use super::super::answer::{Ended, failure};
-use super::super::session::Core;
+use super::super::core::Core;
 use super::seldom::bytes;
 use super::transfer::{Payload, offset};
 use super::{Received, Step};

@@ -13,8 +13,9 @@ use super::initiator::{Initiator, Rig};
 use super::login::{NAME, challenged, credential, discovered, protect};
 use crate::iscsi::chap::digest;
 use crate::iscsi::{ChapTokens, IscsiContext};
+use crate::nbd::tests::memory::DISK;
 use crate::nbd::tests::memory::OTHER;
-use crate::nbd::tests::rig::{DISK, eventually};
+use crate::nbd::tests::rig::eventually;
 
 const SECRET: &str = "Secret-of_tokens";
 const READY: [u8; 6] = [0; 6];

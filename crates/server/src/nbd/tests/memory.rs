@@ -11,12 +11,13 @@ use volume::{
     TargetInfo, WriteOp, Written,
 };
 
-use super::rig::DISK;
 use crate::attach::{Part, VolumeId};
 use crate::serving::{Changes, Export, Exports, Listed, OpenError, Stretch};
 
 /// Bytes of every memory export to begin with.
 pub(crate) const SIZE: u64 = 64 << 20;
+/// The number of the disk in memory, and of the first volume of a pool.
+pub(crate) const DISK: VolumeId = 1;
 const BLOCK: usize = 4096;
 
 /// The number of the volume `other`.

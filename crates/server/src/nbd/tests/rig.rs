@@ -8,14 +8,11 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::memory::{Disk, MemoryExports};
+use super::memory::{DISK, Disk, MemoryExports};
 
-use crate::attach::{Attachments, Part, VolumeId};
+use crate::attach::{Attachments, Part};
 use crate::nbd::{NbdContext, TokenNamed};
 use crate::serving::{DataThreads, Exports, Limits, Listeners, Serving};
-
-/// The number of the disk in memory, and of the first volume of a pool.
-pub(crate) const DISK: VolumeId = 1;
 
 pub(super) struct Rig {
     pub(super) dir: TempDir,

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::memory::DISK;
 use super::memory::MemoryExports;
-use super::rig::{DISK, Rig, eventually};
+use super::rig::{Rig, eventually};
 use super::tools::{NEW_KEY, openssl, python};
 use crate::Part;
 use crate::serving::Limits;
