@@ -19,7 +19,6 @@ use serde::Deserialize;
 use serde_json::json;
 use units::{Moment, Seq, Size};
 
-use crate::changes;
 use crate::failure::Failure;
 use crate::moment;
 use crate::output::human;
@@ -70,7 +69,7 @@ pub struct ImportArgs {
     /// The file is a stream of changes (`volume export --since`). The volume must have the content
     /// that it was made for; a version keeps that, and the command that undoes it is printed.
     #[arg(long, conflicts_with_all = ["format", "size", "lazy"])]
-    diff: bool,
+    pub(super) diff: bool,
     /// Write to a volume although clients are attached to it.
     #[arg(long, requires = "onto")]
     pub force: bool,
@@ -130,9 +129,6 @@ enum Content {
 }
 
 pub fn import(session: &Session, args: &ImportArgs) -> anyhow::Result<()> {
-    if args.diff {
-        return changes::import(session, args);
-    }
     if args.lazy {
         return import_lazily(session, args);
     }
@@ -301,9 +297,6 @@ fn create(client: &Client, name: &str, size: u64) -> anyhow::Result<Volume> {
 }
 
 pub fn export(session: &Session, args: &ExportArgs) -> anyhow::Result<()> {
-    if let Some(since) = &args.since {
-        return changes::export(session, args, since);
-    }
     let source = moment::read_of_volume(&args.source)?;
     let is_stream = stream::is_one(&args.file)?;
     let format = match args.format {

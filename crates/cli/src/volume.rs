@@ -11,13 +11,13 @@ use terminal::arguments::{granularity, size, span};
 use units::{Granularity, Size, Span};
 
 use crate::failure::Failure;
-use crate::image;
 use crate::model;
 use crate::rename;
 use crate::session::{Session, say};
 use crate::space;
 use crate::trash;
 use crate::volume_text::{limit_of, list, show};
+use crate::{changes, image};
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -225,8 +225,12 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Rename(args) => rename::run(session, args)?,
         Verb::Delete(args) => trash::delete(session, &args, Client::remove_volume)?,
         Verb::Undelete(args) => trash::undelete(session, args)?,
+        Verb::Import(args) if args.diff => changes::import(session, &args)?,
         Verb::Import(args) => image::import(session, &args)?,
-        Verb::Export(args) => image::export(session, &args)?,
+        Verb::Export(args) => match &args.since {
+            Some(since) => changes::export(session, &args, since)?,
+            None => image::export(session, &args)?,
+        },
     }
     Ok(ExitCode::Done)
 }

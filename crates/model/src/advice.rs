@@ -14,8 +14,7 @@ use units::{Granularity, Size, Span};
 
 use super::cost::{Architecture, DeviceIos};
 use super::dirty_pages;
-use super::engine::{EngineIos, EngineSettings, cache_bytes_max};
-use super::forecast::window_ns;
+use super::engine::{EngineIos, EngineSettings, cache_bytes_max, window_ns};
 use super::profile::Profile;
 use crate::error::{Error, ErrorKind, Result};
 

@@ -14,7 +14,6 @@ use units::{BLOCK_BYTES, Granularity};
 
 use super::cost::{Architecture, DeviceIos};
 use super::dirty_pages;
-use super::forecast::window_ns;
 use super::profile::Profile;
 
 /// Bytes of a page of the map, and of a block.
@@ -109,6 +108,15 @@ struct Stepped {
     copied: f64,
     /// Extents moved out of segments that are to be emptied.
     moved: f64,
+}
+
+/// A granularity as the length of a window: none is 0, no end is infinite.
+pub(super) fn window_ns(granularity: Granularity) -> f64 {
+    match granularity {
+        Granularity::EveryWrite => 0.0,
+        Granularity::Interval(span) => span.as_nanos() as f64,
+        Granularity::OnDemand => f64::INFINITY,
+    }
 }
 
 impl Profile {

@@ -4,7 +4,7 @@ use serde::Serialize;
 use units::Granularity;
 
 use super::cost::{Architecture, DeviceIos, Shares};
-use super::engine::{EngineIos, EngineSettings};
+use super::engine::{EngineIos, EngineSettings, window_ns};
 use super::profile::Profile;
 
 /// What is to be expected at one granularity with one cache.
@@ -81,15 +81,6 @@ pub struct Space {
     pub current_bytes: f64,
     /// What holds the past.
     pub history_bytes: f64,
-}
-
-/// A granularity as the length of a window: none is 0, no end is infinite.
-pub(super) fn window_ns(granularity: Granularity) -> f64 {
-    match granularity {
-        Granularity::EveryWrite => 0.0,
-        Granularity::Interval(span) => span.as_nanos() as f64,
-        Granularity::OnDemand => f64::INFINITY,
-    }
 }
 
 impl Profile {

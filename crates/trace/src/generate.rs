@@ -5,7 +5,7 @@
 //!    dependencies that do not ask the machine's mathematics library.
 //! 2. Memory is what a workload needs, never what it has made.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::{Devices, Request, Source};
 
 mod cello;
@@ -14,12 +14,14 @@ mod random;
 mod servers;
 mod spc1;
 mod spread;
+mod step;
 
 pub use iometer::Pattern;
 pub use spc1::Walk;
 pub use spread::{Spread, SpreadSettings};
 
 use random::Random;
+use step::Step;
 
 /// What is generated.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,11 +78,6 @@ pub struct Extent {
     pub duration_ns: Option<u64>,
     /// So many requests.
     pub requests_max: Option<u64>,
-}
-
-/// One request after the other, for ever.
-trait Step: Send {
-    fn step(&mut self, random: &mut Random) -> Request;
 }
 
 /// A workload as a source.
@@ -147,24 +144,4 @@ impl Source for Generator {
     fn start(&self) -> u64 {
         0
     }
-}
-
-/// A rate that arrivals can have.
-fn check_rate(rate: f64) -> Result<f64> {
-    if rate > 0.0 && rate <= 1e9 {
-        return Ok(rate);
-    }
-    Err(Error::setting("a rate is above 0 and at most 1000000000 requests a second"))
-}
-
-/// A capacity in blocks of so many bytes, at least `blocks_min` of them.
-fn check_capacity(capacity_bytes: u64, block_bytes: u64, blocks_min: u64) -> Result<u64> {
-    const CAPACITY_BYTES_MAX: u64 = 1 << 50;
-    let blocks = capacity_bytes / block_bytes;
-    if blocks < blocks_min || capacity_bytes > CAPACITY_BYTES_MAX {
-        let least = units::Size(blocks_min.saturating_mul(block_bytes));
-        return Err(Error::setting(format!("a capacity of {} bytes", capacity_bytes))
-            .with_hint(format!("give {least} to 1PiB")));
-    }
-    Ok(blocks)
 }

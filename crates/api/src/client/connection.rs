@@ -20,7 +20,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc::{Receiver, channel};
 
-use super::{ClientError, ServerAddress, Token, tls};
+use super::address::{ServerAddress, Token};
+use super::error::ClientError;
+use super::tls;
 
 /// How long a server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

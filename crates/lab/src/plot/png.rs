@@ -5,7 +5,7 @@ use crc_fast::{CrcAlgorithm, checksum};
 use miniz_oxide::deflate::compress_to_vec_zlib;
 use spleen_font::{FONT_12X24, PSF2Font};
 
-use super::Chart;
+use super::chart::Chart;
 use super::scene::{Anchor, HEIGHT, Shape, WIDTH, scene};
 
 const SCALE: f64 = 2.0;

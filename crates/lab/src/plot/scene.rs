@@ -1,6 +1,6 @@
 //! From a chart to shapes.
 
-use super::{Chart, Look, Scale, Series};
+use super::chart::{Chart, Look, Scale, Series};
 
 /// Size of the drawing.
 pub(super) const WIDTH: f64 = 860.0;

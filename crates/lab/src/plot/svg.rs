@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::Chart;
+use super::chart::Chart;
 use super::scene::{Anchor, HEIGHT, Shape, WIDTH, scene};
 
 /// A chart as a document of its own, which may also stand inside a page.

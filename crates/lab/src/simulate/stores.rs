@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::Touch;
 use super::cache::Spill;
+use super::extents::Touch;
 use super::guess::Guess;
 
 /// Device I/Os by extent.

@@ -7,8 +7,8 @@
 //! random, and a share of new pages have these properties; sizes, rates and groups were fitted to
 //! them with the model's own formulas. What it says about file servers beyond that is nothing.
 
-use super::Step;
 use super::random::{Arrivals, Random, bounds};
+use super::step::Step;
 use crate::{Request, RequestKind};
 
 const PAGE_BYTES: u64 = 8192;

@@ -8,7 +8,7 @@
 //! and web server; fio's example `iometer-file-access-server` has the same).
 
 use super::random::{Arrivals, Random, bounds};
-use super::{Step, check_capacity, check_rate};
+use super::step::{Step, check_capacity, check_rate};
 use crate::error::Result;
 use crate::{Request, RequestKind};
 

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use super::random::{Arrivals, Random};
-use super::{Step, check_capacity, check_rate};
+use super::step::{Step, check_capacity, check_rate};
 use crate::error::Result;
 use crate::{Request, RequestKind};
 

@@ -6,7 +6,7 @@
 //! benchmark, and nothing measured with it may be called a result of it.
 
 use super::random::{Arrivals, Random, bounds};
-use super::{Step, check_capacity};
+use super::step::{Step, check_capacity};
 use crate::error::{Error, Result};
 use crate::{Request, RequestKind};
 

@@ -3,7 +3,7 @@
 use rand_distr::Zipf;
 
 use super::random::{Arrivals, Random};
-use super::{Step, check_capacity, check_rate};
+use super::step::{Step, check_capacity, check_rate};
 use crate::error::{Error, Result};
 use crate::{Request, RequestKind};
 

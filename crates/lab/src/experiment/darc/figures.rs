@@ -1,7 +1,7 @@
 //! Figures 5 to 9: Iometer's patterns by queue depth.
 
 use super::super::{Claim, Outcome, Table};
-use super::{
+use super::measured::{
     Configuration, Exhibit, Layout, Measured, NO_OTHER, NOT_MEASURED, Point, RATIOS, Spread,
     captured, told,
 };

@@ -1,7 +1,7 @@
 //! Figure 10 and Tables 3 and 4.
 
 use super::super::{Claim, Outcome, Table};
-use super::{
+use super::measured::{
     Case, Configuration, Ended, Finder, MailRun, Measured, NO_OTHER, NOT_MEASURED, QueryRun,
     Recovery, Spread, captured, told,
 };
