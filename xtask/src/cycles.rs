@@ -215,7 +215,6 @@ mod tests {
             bytes: text.as_bytes().to_vec(),
         };
         let files: Vec<SourceFile> = files.iter().map(file).collect();
-        // Files are named behind the second colon.
         check(&files).first().map_or(0, |told| told.split(", ").count())
     }
 

@@ -3,7 +3,6 @@
 //! A pool file is laid out under another name and renamed when it is whole, so that a half-made one
 //! is never taken for a pool, and what is there is never taken for empty.
 
-use super::pool_dir::refused;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -17,7 +16,7 @@ use format::label::AREA_BYTES;
 use volume::{Pool, PoolOptions, RebuildReport, read_superblock};
 
 use crate::opening_log::OpeningLog;
-use crate::pool_dir::{POOL_FILE, UNFINISHED_FILE, at, format_of, is_blank, machine};
+use crate::pool_dir::{POOL_FILE, UNFINISHED_FILE, at, format_of, is_blank, machine, refused};
 use crate::token::{TOKEN_FILE, UNFINISHED_TOKEN_FILE};
 use crate::write_memory::media_at;
 use crate::{Config, StartError, stack_files};

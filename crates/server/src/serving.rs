@@ -1,7 +1,8 @@
 //! All that front ends share: the disks that are served, and what of a session is no protocol.
 //!
 //! ```text
-//! threads   accept, count, deal sockets to data threads (one single-threaded runtime each)
+//! threads   accept, count, deal sockets to data threads (one single-threaded runtime each), which
+//!           stay awake for a lone request (`polling`)
 //! socket    the stream under a session; `input` receives from it, `output` sends to it, `watch`
 //!           sees its end, `stall` that it moves nothing
 //! group     writes of one turn that go to the engine together

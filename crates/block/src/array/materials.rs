@@ -1,11 +1,10 @@
 //! The things that an array is built of.
 
-use super::member::MemberDevice;
-use crate::together::InTurn;
 use std::sync::Arc;
 
+use super::member::MemberDevice;
 use crate::layers::{CryptKey, KeySource};
-use crate::{BlockDevice, Together};
+use crate::{BlockDevice, InTurn, Together};
 
 /// Fills bytes with what nobody can guess.
 pub(super) type Random = Arc<dyn Fn(&mut [u8]) + Send + Sync>;

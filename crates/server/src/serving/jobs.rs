@@ -164,9 +164,9 @@ impl<R: Asked> Jobs<R> {
         !self.has_room(0)
     }
 
-    /// The session rests, having carried out so many requests.
+    /// The session rests, having taken up so many requests.
     pub(crate) fn rest(&self, requests: u64) {
-        let polled = nanos(self.threads.polling.rest(self.asker, requests));
+        let polled = nanos(self.threads.polling.rest(self.asker, requests, self.in_flight));
         if polled > 0 {
             self.counters.polled_ns.fetch_add(polled, Ordering::Relaxed);
         }

@@ -4,7 +4,8 @@
 //! for its request, its own for the answer. Waking takes longer than a write does. So a data thread
 //! that answered one request after the other, each soon after the one before, stays awake for the
 //! next. Others gain nothing by that and lose: several requests under way are carried out together
-//! once the thread wakes, and of several clients one may want the processor.
+//! once the thread wakes, of several clients one may want the processor, and a request that waits
+//! for a device, such as a flush, is long beside waking.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -46,7 +47,7 @@ pub(crate) struct Polling {
 /// The requests that came last.
 #[derive(Debug, Default)]
 struct Recent {
-    /// When the last of them was answered, and the session that it came by.
+    /// When the last of them was answered, or became a job, and the session that it came by.
     answered: Option<(Instant, Asker)>,
     /// Requests in a row that came alone, and soon but for few.
     alone: u32,
@@ -55,12 +56,13 @@ struct Recent {
 }
 
 impl Recent {
-    /// The session `asker` rests at `now`, having carried out so many requests.
-    fn rest(&mut self, now: Instant, asker: Asker, requests: u64) {
+    /// The session `asker` rests at `now`, having taken up so many requests, while so many are
+    /// jobs.
+    fn rest(&mut self, now: Instant, asker: Asker, requests: u64, jobs: usize) {
         let (is_soon, is_same) = self
             .answered
             .map_or((false, true), |(at, before)| (now - at <= POLL_MAX, before == asker));
-        self.alone = if requests > 1 || !is_same {
+        self.alone = if requests > 1 || jobs > 0 || !is_same {
             0
         } else if is_soon {
             self.alone.saturating_add(1)
@@ -82,14 +84,14 @@ impl Polling {
         Asker(self.sessions.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A session rests, having carried out so many requests since it did; the time that was spent
-    /// looking for them.
-    pub(crate) fn rest(&self, asker: Asker, requests: u64) -> Duration {
+    /// A session rests, having taken up so many requests since it did, while so many are jobs; the
+    /// time that was spent looking for them.
+    pub(crate) fn rest(&self, asker: Asker, requests: u64, jobs: usize) -> Duration {
         if requests == 0 {
             return Duration::ZERO;
         }
         let mut recent = self.recent.lock();
-        recent.rest(Instant::now(), asker, requests);
+        recent.rest(Instant::now(), asker, requests, jobs);
         if recent.alone >= ALONE_MIN {
             self.rested.notify_one();
         }
@@ -97,7 +99,8 @@ impl Polling {
     }
 
     /// Keeps the runtime from sleeping while a request is awaited. It looks for events and runs
-    /// all other tasks between two looks of this one.
+    /// all other tasks between two looks of this one. A thread keeps its seat as long as requests
+    /// come in time, whoever else would like one.
     pub(crate) async fn run(self: Arc<Polling>, seats: Arc<Semaphore>) {
         loop {
             self.rested.notified().await;
@@ -124,7 +127,12 @@ impl Polling {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALONE_AGAIN, ALONE_MIN, Asker, Duration, Instant, POLL_MAX, Recent};
+    use std::sync::Arc;
+
+    use tokio::sync::Semaphore;
+    use tokio::task::yield_now;
+
+    use super::{ALONE_AGAIN, ALONE_MIN, Asker, Duration, Instant, POLL_MAX, Polling, Recent};
 
     /// The state after `count` requests of `together` at a time, one turn each `gap`.
     fn after(count: u32, together: u64, gap: Duration) -> (Recent, Instant) {
@@ -132,7 +140,7 @@ mod tests {
         let mut now = Instant::now();
         for _ in 0..count {
             now += gap;
-            recent.rest(now, Asker(0), together);
+            recent.rest(now, Asker(0), together, 0);
         }
         (recent, now)
     }
@@ -144,7 +152,7 @@ mod tests {
         let (mut recent, now) = after(ALONE_MIN + 1, 1, POLL_MAX);
         assert!(recent.is_awaited(now + POLL_MAX));
         assert!(!recent.is_awaited(now + POLL_MAX + Duration::from_nanos(1)));
-        recent.rest(now + POLL_MAX, Asker(0), 2);
+        recent.rest(now + POLL_MAX, Asker(0), 2, 0);
         assert!(!recent.is_awaited(now + POLL_MAX), "a client has two under way");
     }
 
@@ -152,19 +160,46 @@ mod tests {
     fn a_late_request_ends_the_polling_for_a_few() {
         let (mut recent, mut now) = after(1000, 1, POLL_MAX / 2);
         now += POLL_MAX * 2;
-        recent.rest(now, Asker(0), 1);
+        recent.rest(now, Asker(0), 1, 0);
         for _ in 0..ALONE_AGAIN {
             assert!(!recent.is_awaited(now));
             now += POLL_MAX / 2;
-            recent.rest(now, Asker(0), 1);
+            recent.rest(now, Asker(0), 1, 0);
         }
         assert!(recent.is_awaited(now));
     }
 
     #[test]
+    fn a_client_whose_requests_wait_for_a_device_is_not_polled_for() {
+        let (mut recent, now) = after(1000, 1, POLL_MAX / 2);
+        recent.rest(now, Asker(0), 1, 1);
+        assert!(!recent.is_awaited(now));
+    }
+
+    #[test]
+    fn a_seat_is_had_while_requests_come_and_given_back() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        runtime.expect("a runtime").block_on(async {
+            let seats = Arc::new(Semaphore::new(1));
+            let polling = Arc::new(Polling::default());
+            tokio::spawn(Arc::clone(&polling).run(Arc::clone(&seats)));
+            // On a machine with much else to do requests may come late.
+            let mut was_had = false;
+            for _ in 0..100_000 {
+                polling.rest(Asker(0), 1, 0);
+                yield_now().await;
+                was_had |= seats.available_permits() == 0;
+            }
+            assert!(was_had);
+            tokio::time::sleep(POLL_MAX * 20).await;
+            assert_eq!(seats.available_permits(), 1);
+        });
+    }
+
+    #[test]
     fn two_clients_are_not_polled_for() {
         let (mut recent, now) = after(1000, 1, POLL_MAX / 2);
-        recent.rest(now, Asker(1), 1);
+        recent.rest(now, Asker(1), 1, 0);
         assert!(!recent.is_awaited(now));
     }
 
