@@ -19,7 +19,8 @@ use tokio::task::yield_now;
 
 /// Longest time to look for a request.
 const POLL_MAX: Duration = Duration::from_micros(100);
-/// So many requests in a row came alone, each within `POLL_MAX`, before the next is looked for.
+/// So many requests came alone, each within `POLL_MAX` of the one before but for late ones, before
+/// the next is looked for.
 const ALONE_MIN: u32 = 16;
 /// So many of them behind one that came late.
 const ALONE_AGAIN: u32 = 4;
