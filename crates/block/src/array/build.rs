@@ -1,14 +1,12 @@
 //! The layers of a stack, from the members up.
 
-use super::materials::Device;
-use super::materials::Materials;
-use super::materials::missing;
 use std::sync::Arc;
 
 use format::label::Member;
 
 use super::candidate::{ArrayError, refused};
 use super::kept::{Kept, Unopened, base_of, of_layer};
+use super::materials::{Device, Materials, missing};
 use super::member::MemberDevice;
 use super::renewed::Renewed;
 use super::shared::{Shared, is_readable, number_of};

@@ -1,6 +1,5 @@
 //! The array as a device.
 
-use super::shared::Event;
 use std::io::IoSlice;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use env::RankedMutex;
 
 use super::member::MemberDevice;
-use super::shared::{EVENTS_MAX, Shared, number_of};
+use super::shared::{EVENTS_MAX, Event, Shared, number_of};
 use super::upkeep::Upkeep;
 use crate::heal::{Ledger, Outcome, Right};
 use crate::layers::{MirrorDevice, Standing};

@@ -4,7 +4,6 @@
 //! engine at once, before a read of the same bytes or the end of the turn; flushes, and FUA, share
 //! one flush at the end of the turn.
 
-use super::received::Received;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -24,10 +23,12 @@ use super::check::check;
 use super::context::SECTOR_BYTES;
 use super::core::Core;
 use super::disks::Disk;
+use super::received::Received;
 use super::task::Task;
 use crate::buffers::Purpose;
-use crate::serving::as_in_traces;
-use crate::serving::{Counts, Export, Group, GroupMemory, Input, Kind, Rest, What, Writing};
+use crate::serving::{
+    Counts, Export, Group, GroupMemory, Input, Kind, Rest, What, Writing, as_in_traces,
+};
 
 mod commands;
 mod control;

@@ -1,11 +1,11 @@
 //! The names of a server's targets.
 
-use super::unit::UnitId;
 use tokio::sync::watch;
 use wire::iscsi::names;
 use wire::scsi::Identity;
 
 use super::opened_names::OpenedNames;
+use super::unit::UnitId;
 
 /// The names of a server's targets.
 #[derive(Debug)]

@@ -5,7 +5,6 @@
 //! A made target has several units, each opened as an automatic target's only one. Sessions on it
 //! hear of changes, and open what is new by a task of their own.
 
-use super::target_names::Targets;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
@@ -21,6 +20,7 @@ use super::chap::Authentication;
 use super::context::IscsiContext;
 use super::opened_names::{Entered, Moment};
 use super::sessions::Party;
+use super::target_names::Targets;
 use super::unit::Number;
 use crate::serving::{Attached, Export, Exports, OpenError, attach, off_thread, try_attach};
 use crate::who::Caller;

@@ -13,8 +13,7 @@ use super::initiator::{Initiator, Rig};
 use super::login::{NAME, challenged, credential, discovered, protect};
 use crate::iscsi::chap::digest;
 use crate::iscsi::{ChapTokens, IscsiContext};
-use crate::nbd::tests::memory::DISK;
-use crate::nbd::tests::memory::OTHER;
+use crate::nbd::tests::memory::{DISK, OTHER};
 use crate::nbd::tests::rig::eventually;
 
 const SECRET: &str = "Secret-of_tokens";

@@ -14,8 +14,7 @@ use volume::{Architecture, CacheChange, Machine, Pool, PoolFormat, PoolOptions, 
 use wire::nbd::{Command, CommandFlags, ReplyStyle, encode};
 
 use super::client::{Client, data_of, reset};
-use super::memory::DISK;
-use super::memory::MemoryExports;
+use super::memory::{DISK, MemoryExports};
 use super::pool::{SIZE, spec};
 use super::rig::{Rig, eventually, memory};
 use crate::attach::Part;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::memory::DISK;
-use super::memory::MemoryExports;
+use super::memory::{DISK, MemoryExports};
 use super::rig::{Rig, eventually};
 use super::tools::{NEW_KEY, openssl, python};
 use crate::Part;
