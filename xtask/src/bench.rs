@@ -7,7 +7,8 @@
 //! 2. A run leaves all raw values, and what the machine was and did, in `bench/runs/DATE-NAME/`.
 //! 3. Nothing here fails because something is slow: a figure is reported, not asserted.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -97,12 +98,24 @@ pub fn run(arguments: &[String]) -> Result<()> {
         let (_, bench) = BENCHES.iter().find(|(known, _)| *known == name).expect("checked");
         eprintln!("bench {name}");
         let before = machine::load();
+        let options = Options { directory: options.directory.join(&name), ..options.clone() };
+        make_empty(&options.directory)?;
         let report = bench(&options).with_context(|| format!("bench {name}"))?;
         let folder = report.write(&name, &options, &before)?;
         print!("{}", report.summary());
         eprintln!("written: {}", folder.display());
+        // Pools of tens of GiB, which the next one needs.
+        fs::remove_dir_all(&options.directory).context("the bench's directory")?;
     }
     Ok(())
+}
+
+/// A directory with nothing in it: one that failed before may have left pools.
+fn make_empty(directory: &Path) -> Result<()> {
+    if directory.exists() {
+        fs::remove_dir_all(directory).with_context(|| directory.display().to_string())?;
+    }
+    fs::create_dir_all(directory).with_context(|| directory.display().to_string())
 }
 
 fn parse(arguments: &[String]) -> Result<(Vec<String>, Options)> {
@@ -144,7 +157,6 @@ fn parse(arguments: &[String]) -> Result<(Vec<String>, Options)> {
         options.hindsight = program::release_server()?;
     }
     options.directory = tree::top().join(&options.directory);
-    std::fs::create_dir_all(&options.directory).context("the directory of the benchmarks")?;
     Ok((names, options))
 }
 

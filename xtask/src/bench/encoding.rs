@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tests::command::{call, run};
 use tests::disk::Disk;
 use tests::postgres::Postgres;
@@ -91,16 +91,20 @@ fn history_bytes(hindsight: &Hindsight) -> Result<u64> {
     shown["history_bytes"].as_u64().context("volume show says no history_bytes")
 }
 
-/// Until nothing more is packed or freed for some seconds.
+/// Until something was packed, or was not because it does not pay, and then nothing more is packed
+/// or freed for some seconds.
 fn wait_until_encoded(hindsight: &Hindsight) -> Result<()> {
     let mut before = None;
     let mut same = 0;
     let begun = Instant::now();
-    while same < 12 && begun.elapsed() < Duration::from_secs(300) {
+    while same < 12 {
+        ensure!(begun.elapsed() < Duration::from_secs(300), "history was not encoded in 300 s");
         std::thread::sleep(Duration::from_secs(1));
         let shown = hindsight.ask(&["volume", "show", "bench"])?;
-        let now = (shown["encoding"]["encoded"].as_u64(), shown["history_bytes"].as_u64());
-        same = if before == Some(now) { same + 1 } else { 0 };
+        let count = |name: &str| shown["encoding"][name].as_u64().unwrap_or(0);
+        let looked_at = count("encoded") + count("left");
+        let now = (looked_at, shown["history_bytes"].as_u64());
+        same = if looked_at > 0 && before == Some(now) { same + 1 } else { 0 };
         before = Some(now);
     }
     Ok(())
