@@ -7,6 +7,7 @@ use hindsight_format::PageAddress;
 use hindsight_format::batch::{Batch, peek_header_bytes};
 use hindsight_format::crypt::CryptHeader;
 use hindsight_format::map::LeafPage;
+use hindsight_format::pack::{PACK_HEADER_BYTES, PackDecoder, PackHeader};
 use hindsight_format::run::{IndexPage, RunFooter};
 use hindsight_format::segment::SegmentHeader;
 use hindsight_format::share::directory::DirectoryNode;
@@ -50,12 +51,25 @@ fn share_block(bytes: &[u8], magic: &[u8; 4], at: ShareAddress) -> Box<[u8; PAGE
     block
 }
 
+/// A pack with the checksums of what it says is stored.
+fn pack(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes.resize(bytes.len().max(PACK_HEADER_BYTES), 0);
+    bytes[..8].copy_from_slice(b"HPACKVER");
+    let (header, stored) = bytes.split_at_mut(PACK_HEADER_BYTES);
+    let length = u32::from_le_bytes([header[28], header[29], header[30], header[31]]) as usize;
+    let crc = hindsight_format::checksum::block_crc(&stored[..length.min(stored.len())]);
+    header[48..52].copy_from_slice(&crc.to_le_bytes());
+    let header = with_checksum(header, 8, b"pack");
+    [&header, &*stored].concat()
+}
+
 fuzz_target!(|input: (u8, &[u8])| {
     let (which, bytes) = input;
     let address = PageAddress { pool_tag: 0, run: 1, page: 0 };
     let sector = &bytes[..bytes.len().min(512)];
     let at = |block| ShareAddress { tag: 1, block, has_more: false };
-    match which % 14 {
+    match which % 15 {
         0 => drop(Superblock::decode(&with_checksum(bytes, 8, b"supr"), 0)),
         1 => drop(SegmentHeader::decode(&with_checksum(bytes, 8, b"segm"))),
         2 => {
@@ -89,6 +103,14 @@ fuzz_target!(|input: (u8, &[u8])| {
             let mut block = share_block(bytes, b"HSHA", at(1));
             block[4..8].copy_from_slice(b"ROOT");
             drop(ShareRoot::decode(&block));
+        }
+        13 => {
+            let bytes = pack(bytes);
+            if let Ok(header) = PackHeader::decode(&bytes) {
+                let mut decoder = PackDecoder::default();
+                let stored = decoder.open(&header, &bytes[PACK_HEADER_BYTES..]);
+                drop(stored.and_then(|stored| stored.unpack(&mut decoder)));
+            }
         }
         _ => drop(TimePage::decode(page(bytes, b"time"), address)),
     }

@@ -27,8 +27,9 @@
 //!   `header_bytes(kind, descriptors, data_blocks)`, `peek_header_bytes(&[u8])`,
 //!   `Batch::decode(&[u8])`, `batch.descriptors()` of `Descriptor { seq, block, blocks,
 //!   kind, payload_offset }` with `crcs()`.
-//! - `pack`: `Pack` (`push(PackVersion, &block)`, `encode(place, encoding)`, `decode(&header,
-//!   &bytes)`, `find(block, seq)`), `PackHeader::decode(&[u8])`, `PACK_VERSIONS_MAX`.
+//! - `pack`: `Pack` (`push(PackVersion, &block)`, `iter()`), `PackEncoder::encode(&pack, place,
+//!   encoding)`, `PackHeader::decode(&[u8])`, `PackDecoder` (`decode(&header, &bytes)`, and
+//!   `open`, which gives a `StoredPack` to `read` one version of), `PACK_VERSIONS_MAX`.
 //! - `page`: `PageAddress { pool_tag, run, page }`, the header that all pages below share.
 //! - `map`: `Key`, `Entry` (`Entry::data`, `Entry::hole`), `cover(first, blocks)`,
 //!   `LeafPage` (`encode(address, &[Entry])`, `decode(Box<[u8; 4096]>, address)`, `len`, `get(i)`,

@@ -62,9 +62,11 @@ pub const FEATURE_TABLES: u64 = 1 << 8;
 pub const FEATURE_WRITE_BUFFER: u64 = 1 << 9;
 /// Incompatible feature: the catalogue has a table of targets.
 pub const FEATURE_TARGETS: u64 = 1 << 10;
+/// Incompatible feature: packs may be chains.
+pub const FEATURE_CHAINS: u64 = 1 << 11;
 /// The incompatible features that this program knows. A pool has all of them once it was opened.
 pub const FEATURES_INCOMPATIBLE_KNOWN: u64 =
-    0xbf | FEATURE_TABLES | FEATURE_WRITE_BUFFER | FEATURE_TARGETS;
+    0xbf | FEATURE_TABLES | FEATURE_WRITE_BUFFER | FEATURE_TARGETS | FEATURE_CHAINS;
 /// The features without which a pool may only be read that this program knows: none yet.
 pub const FEATURES_READ_ONLY_KNOWN: u64 = 0;
 

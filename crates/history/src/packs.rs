@@ -1,4 +1,4 @@
-//! Reading packs: decoded ones are kept for a while, for whoever reads their neighbours next.
+//! Reading packs: they are kept for a while, for whoever reads their neighbours next.
 //!
 //! 1. A pack is immutable and segment numbers are never used again, so nothing kept here is ever
 //!    out of date.
@@ -9,15 +9,15 @@ use std::sync::Arc;
 
 use format::checksum::block_crc;
 use format::location::Location;
-use format::pack::{PACK_HEADER_BYTES, Pack, PackHeader, PackPlace};
-use units::Seq;
+use format::pack::{PACK_HEADER_BYTES, Pack, PackHeader, PackPlace, StoredPack};
+use units::{BLOCK_BYTES, Seq};
 
 use crate::io_tally::{IoKind, IoTally};
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
 
 /// Bytes read before the length of a pack is known; most have fewer.
-const FIRST_READ_BYTES: u64 = 8 << 10;
+const FIRST_READ_BYTES: u64 = 16 << 10;
 
 /// A place in a segment: its number, an offset, and its nonce.
 type InSegment = (u64, u32, u64);
@@ -38,7 +38,7 @@ impl Store {
         location: Location,
         waits: bool,
         (io, kind): (&IoTally, IoKind),
-    ) -> Result<Option<Arc<Pack>>> {
+    ) -> Result<Option<Arc<StoredPack>>> {
         if let Some(pack) = self.pack_cache.get(location) {
             return Ok(Some(pack));
         }
@@ -49,8 +49,8 @@ impl Store {
         Ok(Some(pack))
     }
 
-    /// Reads and decodes the pack at a location, as [`Store::read_pack`].
-    fn read_pack_at(&self, location: Location, waits: bool) -> Result<Option<(Pack, u64)>> {
+    /// Reads and opens the pack at a location, as [`Store::read_pack`].
+    fn read_pack_at(&self, location: Location, waits: bool) -> Result<Option<(StoredPack, u64)>> {
         let (number, offset) = (location.segment(), location.offset_bytes());
         let segment = self.segment(number).ok_or_else(|| Error::no_segment(number))?;
         let there = (number, offset, segment.nonce);
@@ -70,7 +70,7 @@ impl Store {
     ) -> Result<()> {
         let pack = self.pack(location, true, (io, kind))?;
         let pack = pack.expect("a read that waits gives what it read");
-        copy_version(&pack, location, (block, seq), out)
+        self.copy_version(&pack, location, (block, seq), out)
     }
 
     /// The same if the pack is in memory, decoded or as it is stored; false otherwise.
@@ -85,12 +85,17 @@ impl Store {
         (io, kind): (&IoTally, IoKind),
     ) -> Result<bool> {
         let Some(pack) = self.pack(location, false, (io, kind))? else { return Ok(false) };
-        copy_version(&pack, location, (block, seq), out).map(|()| true)
+        self.copy_version(&pack, location, (block, seq), out).map(|()| true)
     }
 
-    /// Reads and decodes the pack at a place on the device, which is this one of its segment, and
+    /// Reads and opens the pack at a place on the device, which is this one of its segment, and
     /// says how many bytes were read; `None` if that would have to wait and may not.
-    fn read_pack(&self, at: u64, there: InSegment, waits: bool) -> Result<Option<(Pack, u64)>> {
+    fn read_pack(
+        &self,
+        at: u64,
+        there: InSegment,
+        waits: bool,
+    ) -> Result<Option<(StoredPack, u64)>> {
         let room = self.zone_bytes - u64::from(there.1);
         let read = |at: u64, bytes: &mut [u8]| match waits {
             true => self.device.read_at(at, bytes).map(|()| true),
@@ -129,16 +134,18 @@ impl Store {
                 return Ok(None);
             }
         }
-        let decode = |bytes: &[u8]| self.pack_cache.decode(&header, &bytes[PACK_HEADER_BYTES..]);
-        let pack = match decode(&bytes) {
+        let open = |bytes: &[u8]| {
+            self.pack_cache.decode(|decoder| decoder.open(&header, &bytes[PACK_HEADER_BYTES..]))
+        };
+        let pack = match open(&bytes) {
             Ok(pack) => pack,
             Err(_) if !waits => return Ok(None),
             Err(error) => {
-                let right = |bytes: &[u8]| decode(bytes).is_ok();
+                let right = |bytes: &[u8]| open(bytes).is_ok();
                 if !self.heal(at, &mut bytes[..total], &right) {
-                    return Err(error);
+                    return Err(error.into());
                 }
-                decode(&bytes)?
+                open(&bytes)?
             }
         };
         Ok(Some((pack, bytes.len() as u64)))
@@ -149,14 +156,15 @@ impl Store {
         let Ok(header) = PackHeader::decode(bytes) else { return false };
         header.place == *place
             && header.total_bytes() == bytes.len()
-            && self.pack_cache.decode(&header, &bytes[PACK_HEADER_BYTES..]).is_ok()
+            && self.pack_cache.decode(|d| d.decode(&header, &bytes[PACK_HEADER_BYTES..])).is_ok()
     }
 
     /// Whether the version that the map names in a pack is there, on the device.
     pub fn has_packed(&self, location: Location, version: (u64, Seq), crc: u32) -> bool {
-        let pack = self.read_pack_at(location, true);
-        let found = |pack: &Pack| pack.find(version.0, version.1).map(block_crc);
-        pack.is_ok_and(|read| read.is_some_and(|(pack, _)| found(&pack) == Some(crc)))
+        let Ok(Some((pack, _))) = self.read_pack_at(location, true) else { return false };
+        let mut block = [0; BLOCK_BYTES as usize];
+        let read = self.pack_cache.decode(|decoder| pack.read(version, decoder, &mut block));
+        read == Ok(true) && block_crc(&block) == crc
     }
 
     /// Visits the packs of a segment in the order of their offsets; what cannot be read is passed
@@ -186,9 +194,12 @@ impl Store {
                 offset += u64::from(format::pack::PACK_ALIGNMENT);
                 continue;
             };
-            match self.read_pack(at, there, true) {
+            let unpack = |(pack, _): (StoredPack, u64)| -> Result<Pack> {
+                Ok(self.pack_cache.decode(|decoder| pack.unpack(decoder))?)
+            };
+            match self.read_pack(at, there, true).and_then(|read| read.map(unpack).transpose()) {
                 Ok(None) => {}
-                Ok(Some((pack, _))) => {
+                Ok(Some(pack)) => {
                     visit(&header.place, &pack)?;
                     gap_bytes += offset - end;
                     end = offset + header.total_bytes() as u64;
@@ -200,18 +211,20 @@ impl Store {
         }
         Ok(gap_bytes)
     }
-}
 
-fn copy_version(
-    pack: &Pack,
-    location: Location,
-    (block, seq): (u64, Seq),
-    out: &mut [u8],
-) -> Result<()> {
-    let Some(bytes) = pack.find(block, seq) else {
+    fn copy_version(
+        &self,
+        pack: &StoredPack,
+        location: Location,
+        (block, seq): (u64, Seq),
+        out: &mut [u8],
+    ) -> Result<()> {
+        let read = self.pack_cache.decode(|decoder| pack.read((block, seq), decoder, out));
+        // Although its pack has the right checksum: no copy is better.
+        if read.inspect_err(|_| self.count_lost(self.place_of(location, None)))? {
+            return Ok(());
+        }
         let text = format!("the pack at {location} has no version {seq} of block {block}");
-        return Err(Error::new(ErrorKind::Corrupt, text));
-    };
-    out.copy_from_slice(bytes);
-    Ok(())
+        Err(Error::new(ErrorKind::Corrupt, text))
+    }
 }

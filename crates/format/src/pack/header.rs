@@ -2,7 +2,7 @@
 
 use units::Seq;
 
-use crate::checksum::{block_crc, put_crc, verify_crc};
+use crate::checksum::{put_crc, verify_crc};
 use crate::error::{Place, Result};
 use crate::field::{get, get_u32, numbered, put, verify_zero};
 use crate::location::{LOCATION_ALIGNMENT, SEGMENT_BYTES_MAX, SEGMENT_NUMBER_MAX};
@@ -28,17 +28,19 @@ pub mod layout {
         NONCE = "nonce", 32, 8;
         TIMELINE = "timeline", 40, 8;
         STORED_CRC = "stored_crc", 48, 4;
-        ZERO_TO_END = "zero", 52, 12;
+        DIRECTORY_BYTES = "directory_bytes", 52, 4;
+        ZERO_TO_END = "zero", 56, 8;
     }
 
-    /// A version in the directory, by columns: all blocks, all seqs, all checksums.
-    pub const VERSION_BYTES: usize = 20;
+    /// A version in the directory, by columns: all blocks, all seqs, all checksums, all lengths.
+    pub const VERSION_BYTES: usize = 24;
     fields! {
         /// In order.
         VERSION_FIELDS[VERSION_BYTES]:
         BLOCK = "block", 0, 8;
         SEQ = "seq", 8, 8;
         BLOCK_CRC = "block_crc", 16, 4;
+        CHAIN_BYTES = "chain_bytes", 20, 4;
     }
 }
 
@@ -48,27 +50,46 @@ const SALT: u32 = u32::from_le_bytes(*b"pack");
 
 /// Bytes of a header.
 pub const PACK_HEADER_BYTES: usize = layout::BYTES;
-/// The most versions that a pack has: how much is decoded for one of them.
+/// The most versions that a pack has, and a chain: how much is decoded for one of them.
 pub const PACK_VERSIONS_MAX: usize = 32;
 /// Packs begin at multiples of this many bytes.
 pub const PACK_ALIGNMENT: u32 = LOCATION_ALIGNMENT;
 pub(super) const BLOCK: usize = units::BLOCK_BYTES as usize;
-/// The most bytes that what is stored has before it is compressed.
-pub(super) const PLAIN_BYTES_MAX: usize = PACK_VERSIONS_MAX * (layout::VERSION_BYTES + BLOCK);
+/// The most bytes that a frame of zstd has beyond those that it is of.
+const FRAME_BYTES_MAX: usize = 16;
+/// The most bytes that are stored: no version compresses, and each is a chain.
+pub(super) const STORED_BYTES_MAX: usize =
+    PACK_VERSIONS_MAX * (layout::VERSION_BYTES + BLOCK + FRAME_BYTES_MAX) + FRAME_BYTES_MAX;
 /// The most bytes that a pack has; what does not compress is not packed.
 pub const PACK_BYTES_MAX: usize =
-    (PACK_HEADER_BYTES + PLAIN_BYTES_MAX).next_multiple_of(PACK_ALIGNMENT as usize);
+    (PACK_HEADER_BYTES + STORED_BYTES_MAX).next_multiple_of(PACK_ALIGNMENT as usize);
 
-/// How versions are laid out before they are compressed.
+/// How the versions of a pack are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PackEncoding {
-    /// One after another; the compressor finds what they share.
-    Delta = 1,
-    /// Each after the first of its block as its XOR with the one before.
-    Xor = 2,
+    /// Read, no longer written: one frame of the directory and all versions, one after another.
+    DeltaInOne = 1,
+    /// The same; each version after the first of its block is its XOR with the one before.
+    XorInOne = 2,
+    /// Chains; the compressor finds what the versions of one share.
+    Delta = 3,
+    /// Chains; each version after the first of one is its XOR with the one before.
+    Xor = 4,
 }
 
-numbered!(PackEncoding: Delta Xor);
+numbered!(PackEncoding: DeltaInOne XorInOne Delta Xor);
+
+impl PackEncoding {
+    /// Whether versions are differences.
+    pub(super) fn is_xor(self) -> bool {
+        matches!(self, PackEncoding::XorInOne | PackEncoding::Xor)
+    }
+
+    /// Whether the directory and all versions are one frame.
+    pub(super) fn is_in_one(self) -> bool {
+        matches!(self, PackEncoding::DeltaInOne | PackEncoding::XorInOne)
+    }
+}
 
 /// One version in a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +133,8 @@ pub struct PackHeader {
     /// Compressed bytes after the header.
     pub stored_bytes: usize,
     pub(super) stored_crc: u32,
+    /// Of these, those of the directory; none where it is in one frame with the versions.
+    pub(super) directory_bytes: usize,
 }
 
 impl PackHeader {
@@ -129,7 +152,7 @@ impl PackHeader {
         verify_zero(place, b, layout::ZERO)?;
         verify_zero(place, b, layout::ZERO_TO_END)?;
         let number = get(b, layout::ENCODING);
-        let unknown = || place.invalid("encoding 1 or 2", format_args!("encoding {number}"));
+        let unknown = || place.invalid("encoding 1 to 4", format_args!("encoding {number}"));
         let header = PackHeader {
             place: PackPlace {
                 segment: get(b, layout::SEGMENT),
@@ -141,6 +164,7 @@ impl PackHeader {
             versions: get_u32(b, layout::VERSIONS) as usize,
             stored_bytes: get_u32(b, layout::STORED_BYTES) as usize,
             stored_crc: get_u32(b, layout::STORED_CRC),
+            directory_bytes: get_u32(b, layout::DIRECTORY_BYTES) as usize,
         };
         header.verify(place)?;
         Ok(header)
@@ -160,8 +184,13 @@ impl PackHeader {
         place.require(offset_holds, "an offset after the segment's header", offset)?;
         let count_holds = (1..=PACK_VERSIONS_MAX).contains(&self.versions);
         place.require(count_holds, "1 to 32 versions", self.versions)?;
-        let stored_holds = (1..=PLAIN_BYTES_MAX).contains(&self.stored_bytes);
+        let stored_holds = (1..=STORED_BYTES_MAX).contains(&self.stored_bytes);
         place.require(stored_holds, "stored_bytes of 32 versions at most", self.stored_bytes)?;
+        let directory_holds = match self.encoding.is_in_one() {
+            true => self.directory_bytes == 0,
+            false => (1..self.stored_bytes).contains(&self.directory_bytes),
+        };
+        place.require(directory_holds, "directory_bytes of stored_bytes", self.directory_bytes)?;
         let fits = offset as usize + self.total_bytes() <= SEGMENT_BYTES_MAX as usize;
         place.require(fits, "a pack within 32 MiB of its segment", self.stored_bytes)
     }
@@ -180,6 +209,7 @@ impl PackHeader {
         put(&mut b, layout::NONCE, self.place.nonce);
         put(&mut b, layout::TIMELINE, self.place.timeline);
         put(&mut b, layout::STORED_CRC, u64::from(self.stored_crc));
+        put(&mut b, layout::DIRECTORY_BYTES, self.directory_bytes as u64);
         put_crc(SALT, &mut b, layout::CRC);
         b
     }
@@ -187,88 +217,4 @@ impl PackHeader {
 
 fn total_bytes(stored_bytes: usize) -> usize {
     (PACK_HEADER_BYTES + stored_bytes).next_multiple_of(PACK_ALIGNMENT as usize)
-}
-
-/// The versions of a pack, decoded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pack {
-    pub(super) versions: Vec<PackVersion>,
-    /// Their blocks, in the same order.
-    pub(super) blocks: Vec<u8>,
-}
-
-impl Pack {
-    /// Adds a version. Asserts that there is room, that it comes after the last in the order of
-    /// map entries, and that the block has its checksum.
-    pub fn push(&mut self, version: PackVersion, block: &[u8]) {
-        assert!(self.versions.len() < PACK_VERSIONS_MAX, "a pack has at most 32 versions");
-        let ascends = self.versions.last().is_none_or(|last| last.order() < version.order());
-        assert!(ascends, "versions in the order of map entries");
-        assert!(block.len() == BLOCK && block_crc(block) == version.crc, "the version's block");
-        self.versions.push(version);
-        self.blocks.extend_from_slice(block);
-    }
-
-    /// Its versions, in order.
-    pub fn versions(&self) -> &[PackVersion] {
-        &self.versions
-    }
-
-    /// The versions with their blocks, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (PackVersion, &[u8])> {
-        self.versions.iter().copied().zip(self.blocks.chunks_exact(BLOCK))
-    }
-
-    /// The bytes of a version.
-    pub fn find(&self, block: u64, seq: Seq) -> Option<&[u8]> {
-        let order = (block, std::cmp::Reverse(seq));
-        let index = self.versions.binary_search_by_key(&order, PackVersion::order).ok()?;
-        Some(&self.blocks[index * BLOCK..(index + 1) * BLOCK])
-    }
-
-    /// Bytes that it holds in memory.
-    pub fn memory_bytes(&self) -> usize {
-        self.blocks.len() + self.versions.len() * size_of::<PackVersion>()
-    }
-
-    /// The content before compression: the directory by columns, then the blocks as the encoding
-    /// has them.
-    pub(super) fn plain(&self, encoding: PackEncoding, plain: &mut Vec<u8>) {
-        plain.clear();
-        self.versions.iter().for_each(|v| plain.extend_from_slice(&v.block.to_le_bytes()));
-        self.versions.iter().for_each(|v| plain.extend_from_slice(&v.seq.0.to_le_bytes()));
-        self.versions.iter().for_each(|v| plain.extend_from_slice(&v.crc.to_le_bytes()));
-        let mut blocks = self.blocks.clone();
-        if encoding == PackEncoding::Xor {
-            for index in (1..self.versions.len()).rev() {
-                if self.versions[index].block == self.versions[index - 1].block {
-                    xor_with_previous(&mut blocks, index);
-                }
-            }
-        }
-        plain.extend_from_slice(&blocks);
-    }
-}
-
-pub(super) fn xor_with_previous(blocks: &mut [u8], index: usize) {
-    let (before, rest) = blocks.split_at_mut(index * BLOCK);
-    let previous = &before[(index - 1) * BLOCK..];
-    rest[..BLOCK].iter_mut().zip(previous).for_each(|(byte, previous)| *byte ^= previous);
-}
-
-pub(super) fn decode_directory(bytes: &[u8], count: usize) -> Vec<PackVersion> {
-    let (blocks, rest) = bytes.split_at(count * layout::BLOCK.bytes);
-    let (seqs, crcs) = rest.split_at(count * layout::SEQ.bytes);
-    let word = |column: &[u8], index: usize, width: usize| {
-        let mut wide = [0; 8];
-        wide[..width].copy_from_slice(&column[index * width..(index + 1) * width]);
-        u64::from_le_bytes(wide)
-    };
-    (0..count)
-        .map(|i| PackVersion {
-            block: word(blocks, i, 8),
-            seq: Seq(word(seqs, i, 8)),
-            crc: u32::try_from(word(crcs, i, 4)).expect("four bytes"),
-        })
-        .collect()
 }

@@ -129,7 +129,7 @@ fn room_behind(store: &Store, segment: &Segment) -> u64 {
 }
 
 /// Bytes that emptying a segment writes, at most: each block has a batch of its own then. Of packs
-/// that lose half of their versions more than half may have to be written.
+/// it is a guess: those that lose half of their versions lose what these shared with the others.
 fn moved_bytes(segment: &Segment) -> u64 {
     let end = u64::from(segment.end.load(Ordering::Acquire));
     let entries = segment.live_entries.load(Ordering::Acquire).max(0).unsigned_abs();

@@ -30,11 +30,11 @@ use crate::types::Compaction;
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// A pack is kept if it has at most this share of the bytes of its versions, in percent.
 const PAYS_PERCENT: usize = 75;
-/// Versions from which on a pack takes no other block: one of them is decoded with all the others.
-/// The versions of one block stay together, because they cost little beside each other.
-const RIPE: usize = 8;
 /// Versions of one block in a pack from which on it is left alone when newer ones are packed.
 const GROWN: usize = 16;
+/// Versions from which on a pack takes no other block: as many as there are before have room, and
+/// those of one block stay together. Alike, they cost little beside each other.
+const RIPE: usize = PACK_VERSIONS_MAX - GROWN;
 
 /// Which versions are packed.
 #[derive(Clone, Debug)]
@@ -250,7 +250,10 @@ impl Packer {
             entries.get(next).is_some_and(|other| other.key == entry.key && is_raw(other))
                 && self.takes(entries, next);
         let is_beside = self.pack.versions().last().is_some_and(|v| v.block == entry.key.index);
-        let room = PACK_VERSIONS_MAX - self.pack.versions().len();
+        let room = match self.is_ripe(entry.key.index) {
+            true => PACK_VERSIONS_MAX,
+            false => PACK_VERSIONS_MAX - self.pack.versions().len(),
+        };
         (is_beside || goes_on) && before + after < GROWN && after <= room
     }
 

@@ -3,9 +3,10 @@
 //!
 //! `tests/golden/format-N.pool` is the image without what it repeats, `format-N.txt` what it must
 //! hold: a line for each moment with size and digest, and the lists. A new format version adds a
-//! pair (`HINDSIGHT_BLESS=1 cargo test -p hindsight-volume golden`); none is ever made again.
+//! pair (`HINDSIGHT_BLESS=1 cargo test -p hindsight-volume golden`); none is ever made again. So is
+//! `packs.pool`, whose packs are of encodings that are no longer written.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use std::io::IoSlice;
 use std::path::PathBuf;
@@ -15,8 +16,8 @@ use block::{BlockDevice, MemoryDevice};
 use format::FORMAT_VERSION;
 use format::superblock::{FEATURE_TABLES, FEATURES_INCOMPATIBLE_KNOWN};
 use hindsight_volume::{
-    ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
-    read_superblock,
+    Budget, ErrorKind, Granularity, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec,
+    WriteOp, read_superblock,
 };
 use sim::{SimClock, SimEntropy};
 use units::{Moment, WallTime};
@@ -262,4 +263,44 @@ fn an_older_pool_gets_all_features_and_tables_when_it_is_opened_first() {
         assert_eq!(features(), FEATURES_INCOMPATIBLE_KNOWN);
         pool.close().expect("closed");
     }
+}
+
+/// The image was made on 2026-11-30, when all of a pack was one frame.
+#[test]
+fn packs_of_an_older_program_are_read_and_packed_anew() {
+    let image = std::fs::read(path("packs.pool")).expect("the image");
+    let facts = std::fs::read_to_string(path("packs.txt")).expect("the facts");
+    let device = unpack(&image);
+    let encodings = || {
+        let mut bytes = vec![0; usize::try_from(DEVICE_BYTES).expect("small")];
+        device.read_at(0, &mut bytes).expect("read");
+        let packs = bytes.chunks(64).filter(|chunk| chunk.starts_with(b"HPACKVER"));
+        packs.map(|pack| pack[12]).collect::<BTreeSet<u8>>()
+    };
+    assert_eq!(encodings(), BTreeSet::from([1, 2]));
+    let moments = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| line.contains("@seq:")).map(str::to_owned).collect()
+    };
+    let expected = moments(&facts);
+    assert_eq!(expected.len(), 2 * 61);
+    let is_as_before = |pool: &Pool| {
+        let found = moments(&told(pool));
+        assert!(expected.iter().all(|line| found.contains(line)), "a moment changed");
+    };
+    let clock = clock(1_800_001_000);
+    let pool = open(&device, machine(&clock, 10));
+    assert_eq!(told(&pool), facts);
+    for volume in pool.volumes() {
+        (0..30).for_each(|i| write(&volume, &clock, i % 5 * BLOCK, BLOCK, 200 + i));
+    }
+    for _ in 0..3 {
+        clock.advance(61 * SECOND_NS);
+        while pool.step(Budget { bytes: 1 << 20 }).expect("a step") {}
+    }
+    assert!(encodings().contains(&3) && encodings().contains(&4), "{:?}", encodings());
+    is_as_before(&pool);
+    pool.close().expect("closed");
+    drop(pool);
+    Pool::rebuild(Arc::clone(&device), machine(&clock, 11)).expect("rebuilt");
+    is_as_before(&open(&device, machine(&clock, 12)));
 }
