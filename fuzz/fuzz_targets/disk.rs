@@ -108,7 +108,7 @@ fuzz_target!(|input: (u8, &[u8])| {
             let bytes = pack(bytes);
             if let Ok(header) = PackHeader::decode(&bytes) {
                 let mut decoder = PackDecoder::default();
-                let stored = decoder.open(&header, &bytes[PACK_HEADER_BYTES..]);
+                let stored = decoder.open(&header, bytes);
                 drop(stored.and_then(|stored| stored.unpack(&mut decoder)));
             }
         }

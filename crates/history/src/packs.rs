@@ -17,7 +17,7 @@ use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
 
 /// Bytes read before the length of a pack is known; most have fewer.
-const FIRST_READ_BYTES: u64 = 16 << 10;
+const FIRST_READ_BYTES: u64 = 24 << 10;
 
 /// A place in a segment: its number, an offset, and its nonce.
 type InSegment = (u64, u32, u64);
@@ -134,21 +134,21 @@ impl Store {
                 return Ok(None);
             }
         }
-        let open = |bytes: &[u8]| {
-            self.pack_cache.decode(|decoder| decoder.open(&header, &bytes[PACK_HEADER_BYTES..]))
-        };
-        let pack = match open(&bytes) {
+        let open = |bytes| self.pack_cache.decode(|decoder| decoder.open(&header, bytes));
+        let count = bytes.len() as u64;
+        let pack = match open(bytes) {
             Ok(pack) => pack,
             Err(_) if !waits => return Ok(None),
             Err(error) => {
-                let right = |bytes: &[u8]| open(bytes).is_ok();
-                if !self.heal(at, &mut bytes[..total], &right) {
+                let right = |bytes: &[u8]| open(bytes.to_vec()).is_ok();
+                let mut bytes = vec![0; total];
+                if !self.heal(at, &mut bytes, &right) {
                     return Err(error.into());
                 }
-                open(&bytes)?
+                open(bytes)?
             }
         };
-        Ok(Some((pack, bytes.len() as u64)))
+        Ok(Some((pack, count)))
     }
 
     /// Whether bytes are the pack of a place, whole.
@@ -156,7 +156,7 @@ impl Store {
         let Ok(header) = PackHeader::decode(bytes) else { return false };
         header.place == *place
             && header.total_bytes() == bytes.len()
-            && self.pack_cache.decode(|d| d.decode(&header, &bytes[PACK_HEADER_BYTES..])).is_ok()
+            && self.pack_cache.decode(|decoder| decoder.decode(&header, bytes)).is_ok()
     }
 
     /// Whether the version that the map names in a pack is there, on the device.

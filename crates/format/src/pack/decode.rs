@@ -9,7 +9,7 @@ use units::Seq;
 use zstd::bulk::Decompressor;
 
 use super::content::{Listed, Pack, decode_directory, xor_with_previous};
-use super::header::{BLOCK, PackEncoding, PackHeader, PackVersion, layout};
+use super::header::{BLOCK, PACK_HEADER_BYTES, PackEncoding, PackHeader, PackVersion, layout};
 use crate::batch::BLOCKS_MAX;
 use crate::checksum::block_crc;
 use crate::error::{FormatErrorKind, Place, Result};
@@ -27,15 +27,15 @@ pub struct StoredPack {
     encoding: PackEncoding,
     versions: Vec<PackVersion>,
     chains: Vec<Chain>,
-    /// Frames of the chains.
-    stored: Vec<u8>,
+    /// As it was read.
+    bytes: Vec<u8>,
 }
 
 /// Versions that are compressed as one.
 #[derive(Debug)]
 struct Chain {
     versions: Range<usize>,
-    /// Where in `stored`.
+    /// Where in those of the pack.
     bytes: Range<usize>,
     decoded: OnceLock<Vec<u8>>,
 }
@@ -91,7 +91,7 @@ impl StoredPack {
     pub fn memory_bytes(&self) -> usize {
         let decoded = self.chains.iter().filter_map(|chain| chain.decoded.get()).map(Vec::len);
         let each = size_of::<PackVersion>() + size_of::<Chain>();
-        self.stored.len() + self.versions.len() * each + decoded.sum::<usize>()
+        self.bytes.capacity() + self.versions.len() * each + decoded.sum::<usize>()
     }
 
     fn decoded<'a>(&self, chain: &'a Chain, decoder: &mut PackDecoder) -> Result<&'a [u8]> {
@@ -105,7 +105,7 @@ impl StoredPack {
 
     fn decode(&self, chain: &Chain, decoder: &mut PackDecoder, blocks: &mut [u8]) -> Result<()> {
         let place = Place { structure: "pack", address: self.address };
-        decoder.decompress(place, &self.stored[chain.bytes.clone()], blocks)?;
+        decoder.decompress(place, &self.bytes[chain.bytes.clone()], blocks)?;
         self.undo_xor(&chain.versions, blocks);
         Ok(())
     }
@@ -121,13 +121,15 @@ impl StoredPack {
 }
 
 impl PackDecoder {
-    /// Decodes the directory of what follows a header (`bytes` may be longer).
+    /// Decodes the directory of a pack with such a header (`bytes`, with the header, may be
+    /// longer).
     ///
     /// # Errors
     /// `NotThis` if bytes are missing, `Checksum` or `Invalid`.
-    pub fn open(&mut self, header: &PackHeader, bytes: &[u8]) -> Result<StoredPack> {
+    pub fn open(&mut self, header: &PackHeader, bytes: Vec<u8>) -> Result<StoredPack> {
         let place = Place { structure: "pack", address: u64::from(header.place.offset) };
-        let stored = place.require_bytes(bytes, header.stored_bytes)?;
+        let end = PACK_HEADER_BYTES + header.stored_bytes;
+        let stored = &place.require_bytes(&bytes, end)?[PACK_HEADER_BYTES..end];
         let found = block_crc(stored);
         if found != header.stored_crc {
             let expected = format!("checksum {:#010x}", header.stored_crc);
@@ -138,10 +140,9 @@ impl PackDecoder {
             ));
         }
         let is_in_one = header.encoding.is_in_one();
-        let (directory, chains) = stored.split_at(header.directory_bytes);
-        let (frame, chains, each) = match is_in_one {
-            true => (stored, &[][..], layout::VERSION_BYTES - layout::CHAIN_BYTES.bytes + BLOCK),
-            false => (directory, chains, layout::VERSION_BYTES),
+        let (frame, each) = match is_in_one {
+            true => (stored, layout::VERSION_BYTES - layout::CHAIN_BYTES.bytes + BLOCK),
+            false => (&stored[..header.directory_bytes], layout::VERSION_BYTES),
         };
         let mut plain = vec![0; header.versions * each];
         self.decompress(place, frame, &mut plain)?;
@@ -152,31 +153,26 @@ impl PackDecoder {
         let in_range =
             |v: &PackVersion| v.block < BLOCKS_MAX && Seq::ZERO < v.seq && v.seq <= Seq::MAX;
         place.require(versions.iter().all(in_range), "blocks and seqs in range", "others")?;
-        let mut pack = StoredPack {
-            address: place.address,
-            encoding: header.encoding,
-            versions,
-            chains: Vec::new(),
-            stored: chains.to_vec(),
-        };
-        if is_in_one {
-            let all = 0..header.versions;
-            let mut blocks = plain.split_off(plain.len() - header.versions * BLOCK);
-            pack.undo_xor(&all, &mut blocks);
-            let decoded = OnceLock::from(blocks);
-            pack.chains.push(Chain { versions: all, bytes: 0..0, decoded });
-        } else {
-            pack.chains = chains_of(place, &listed, chains.len())?;
+        let (address, encoding) = (place.address, header.encoding);
+        if !is_in_one {
+            let chains =
+                chains_of(place, &listed, PACK_HEADER_BYTES + header.directory_bytes..end)?;
+            return Ok(StoredPack { address, encoding, versions, chains, bytes });
         }
+        let all = 0..header.versions;
+        let mut blocks = plain.split_off(plain.len() - header.versions * BLOCK);
+        let mut pack = StoredPack { address, encoding, versions, chains: vec![], bytes: vec![] };
+        pack.undo_xor(&all, &mut blocks);
+        pack.chains.push(Chain { versions: all, bytes: 0..0, decoded: OnceLock::from(blocks) });
         Ok(pack)
     }
 
-    /// Decodes all of what follows a header.
+    /// Decodes all of a pack with such a header.
     ///
     /// # Errors
     /// Those of [`PackDecoder::open`] and [`StoredPack::read`].
     pub fn decode(&mut self, header: &PackHeader, bytes: &[u8]) -> Result<Pack> {
-        self.open(header, bytes)?.unpack(self)
+        self.open(header, bytes.to_vec())?.unpack(self)
     }
 
     /// Decompresses a frame that has exactly the bytes of `plain`.
@@ -192,10 +188,10 @@ impl PackDecoder {
     }
 }
 
-/// The chains of a directory, whose frames have so many bytes together.
-fn chains_of(place: Place, listed: &[Listed], stored_bytes: usize) -> Result<Vec<Chain>> {
+/// The chains of a directory, whose frames are there in the pack.
+fn chains_of(place: Place, listed: &[Listed], frames: Range<usize>) -> Result<Vec<Chain>> {
     let mut chains: Vec<Chain> = Vec::new();
-    let mut end = 0;
+    let mut end = frames.start;
     for (index, Listed { version, chain_bytes }) in listed.iter().enumerate() {
         if *chain_bytes > 0 {
             let bytes = end..end + *chain_bytes as usize;
@@ -208,6 +204,6 @@ fn chains_of(place: Place, listed: &[Listed], stored_bytes: usize) -> Result<Vec
         let chain = chains.last_mut();
         chain.expect("the first version begins one").versions.end = index + 1;
     }
-    place.require(end == stored_bytes, "chains as long as what is stored", end)?;
+    place.require(end == frames.end, "chains as long as what is stored", end)?;
     Ok(chains)
 }

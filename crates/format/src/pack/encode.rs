@@ -4,9 +4,7 @@ use zstd::bulk::Compressor;
 
 use super::content::{Listed, Pack, encode_directory, xor_with_previous};
 use super::decode::PackDecoder;
-use super::header::{
-    BLOCK, PACK_HEADER_BYTES, PackEncoding, PackHeader, PackPlace, STORED_BYTES_MAX,
-};
+use super::header::{BLOCK, PackEncoding, PackHeader, PackPlace, STORED_BYTES_MAX};
 use crate::checksum::block_crc;
 
 /// How hard zstd tries.
@@ -57,7 +55,7 @@ impl PackEncoder {
         bytes.extend_from_slice(&header.encode());
         bytes.extend_from_slice(&stored);
         bytes.resize(header.total_bytes(), 0);
-        let again = self.again.decode(&header, &bytes[PACK_HEADER_BYTES..]);
+        let again = self.again.decode(&header, &bytes);
         (again.as_ref() == Ok(pack)).then_some(bytes)
     }
 

@@ -58,12 +58,12 @@ fn pack(versions: usize, per_block: usize, salt: u8) -> Pack {
 
 fn decode(bytes: &[u8]) -> Result<Pack, hindsight_format::FormatError> {
     let header = PackHeader::decode(bytes)?;
-    PackDecoder::default().decode(&header, &bytes[PACK_HEADER_BYTES..])
+    PackDecoder::default().decode(&header, bytes)
 }
 
 fn open(bytes: &[u8]) -> Result<StoredPack, hindsight_format::FormatError> {
     let header = PackHeader::decode(bytes)?;
-    PackDecoder::default().open(&header, &bytes[PACK_HEADER_BYTES..])
+    PackDecoder::default().open(&header, bytes.to_vec())
 }
 
 /// The same pack with the checksums that its bytes have now.

@@ -159,7 +159,7 @@ fn claims(points: &[Point]) -> Vec<Claim> {
         )
         .fails("more than twice as many with all compacted, or a tenth more with nothing")
         .with_note(
-            "A pack has blocks of both versions together. It is read in one piece up to 8 KiB, in \
+            "A pack has blocks of both versions together. It is read in one piece up to 24 KiB, in \
              two beyond.",
         ),
         Claim::new(

@@ -32,9 +32,9 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 const PAYS_PERCENT: usize = 75;
 /// Versions of one block in a pack from which on it is left alone when newer ones are packed.
 const GROWN: usize = 16;
-/// Versions from which on a pack takes no other block: as many as there are before have room, and
-/// those of one block stay together. Alike, they cost little beside each other.
-const RIPE: usize = PACK_VERSIONS_MAX - GROWN;
+/// Versions from which on a pack takes no other block: those of one block are better together, for
+/// alike they cost little beside each other.
+const RIPE: usize = 24;
 
 /// Which versions are packed.
 #[derive(Clone, Debug)]
