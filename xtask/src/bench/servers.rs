@@ -294,7 +294,7 @@ impl Hindsight {
 
     /// Deletes a volume and waits until its space is free again.
     pub fn delete_volume(&self, name: &str) -> Result<()> {
-        self.tell(&["volume", "delete", name])?;
+        self.tell(&["volume", "delete", name, "--force"])?;
         self.settle()
     }
 
