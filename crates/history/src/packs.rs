@@ -102,7 +102,15 @@ impl Store {
             false => self.device.try_read_at(at, bytes),
         };
         let mut bytes = vec![0; FIRST_READ_BYTES.min(room) as usize];
-        if !read(at, &mut bytes)? {
+        let is_read = match read(at, &mut bytes) {
+            // Something behind it may be what cannot be read.
+            Err(_) if waits => {
+                bytes.truncate(PACK_HEADER_BYTES);
+                read(at, &mut bytes)?
+            }
+            read => read?,
+        };
+        if !is_read {
             return Ok(None);
         }
         // A sound one that belongs elsewhere was written here by mistake, on this copy.

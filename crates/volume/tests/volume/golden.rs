@@ -22,9 +22,9 @@ use hindsight_volume::{
 use sim::{SimClock, SimEntropy};
 use units::{Moment, WallTime};
 
-const BLOCK: u64 = 4096;
-const SECOND_NS: u64 = 1_000_000_000;
-const DEVICE_BYTES: u64 = 12 << 20;
+pub const BLOCK: u64 = 4096;
+pub const SECOND_NS: u64 = 1_000_000_000;
+pub const DEVICE_BYTES: u64 = 12 << 20;
 /// Bytes of the shortest repetition that is left out.
 const REPEATED_MIN: usize = 24;
 
@@ -32,15 +32,15 @@ fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
-fn machine(clock: &Arc<SimClock>, seed: u64) -> Machine {
+pub fn machine(clock: &Arc<SimClock>, seed: u64) -> Machine {
     Machine { clock: Arc::clone(clock) as _, entropy: Arc::new(SimEntropy::new(seed)) }
 }
 
-fn clock(seconds: u64) -> Arc<SimClock> {
+pub fn clock(seconds: u64) -> Arc<SimClock> {
     Arc::new(SimClock::new(WallTime::from_nanos(seconds * SECOND_NS)))
 }
 
-fn open(device: &Arc<dyn BlockDevice>, machine: Machine) -> Arc<Pool> {
+pub fn open(device: &Arc<dyn BlockDevice>, machine: Machine) -> Arc<Pool> {
     Pool::open(Arc::clone(device), machine, PoolOptions::default()).expect("opened")
 }
 
@@ -143,7 +143,7 @@ fn told(pool: &Pool) -> String {
     text
 }
 
-fn write(volume: &Volume, clock: &SimClock, offset: u64, length: u64, mark: u64) {
+pub fn write(volume: &Volume, clock: &SimClock, offset: u64, length: u64, mark: u64) {
     clock.advance(SECOND_NS / 4);
     // Mostly zeros: an image of a few kilobytes.
     let mut bytes = vec![0; usize::try_from(length).expect("small")];
@@ -156,7 +156,7 @@ fn trim(volume: &Volume, clock: &SimClock, offset: u64, length_bytes: u64) {
     volume.write_batch(&[WriteOp::Zero { offset, length_bytes }]).expect("trimmed");
 }
 
-fn make(pool: &Pool, name: &str, granularity: Granularity) -> Arc<Volume> {
+pub fn make(pool: &Pool, name: &str, granularity: Granularity) -> Arc<Volume> {
     let spec = VolumeSpec { granularity, window_ns: 1 << 60, ..VolumeSpec::new(name, 4 << 20) };
     pool.create_volume(&spec).expect("made")
 }

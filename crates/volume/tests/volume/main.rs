@@ -58,6 +58,7 @@ mod targets;
 mod together;
 mod tokens;
 mod trash;
+mod unreadable;
 mod update;
 mod versions;
 mod watch;
