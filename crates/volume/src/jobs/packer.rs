@@ -347,10 +347,12 @@ impl Packer {
         Ok(Some(Location::new(segment.number, offset)))
     }
 
-    /// The pack in bytes, if that pays. Where it does not as a whole, what somebody asked for is
-    /// packed without the blocks with which it does not; they are left.
+    /// The pack in bytes, if that pays. What somebody asked for is packed without the blocks with
+    /// which it does not; they are left.
     fn encoded(&mut self, place: PackPlace) -> Option<Vec<u8>> {
-        if let Some(bytes) = self.encoded_if_it_pays(place) {
+        if self.rule.wishes.is_empty()
+            && let Some(bytes) = self.encoded_if_it_pays(place)
+        {
             return Some(bytes);
         }
         let whole = std::mem::take(&mut self.pack);
