@@ -347,8 +347,8 @@ impl Packer {
         Ok(Some(Location::new(segment.number, offset)))
     }
 
-    /// The pack in bytes, if that pays. What somebody asked for is packed without the blocks with
-    /// which it does not; they are left.
+    /// The pack in bytes, if that pays. Where somebody asked for it, the blocks that do not pay by
+    /// themselves are left out.
     fn encoded(&mut self, place: PackPlace) -> Option<Vec<u8>> {
         if self.rule.wishes.is_empty()
             && let Some(bytes) = self.encoded_if_it_pays(place)
