@@ -96,7 +96,7 @@ fn versions_are_captured_and_pruned_beside_the_load() {
     let settings = DarcSettings {
         exhibits: vec![Exhibit::Table3],
         configurations: vec![Configuration::Pool, Configuration::Version],
-        time: Duration::from_millis(3500),
+        time: Duration::from_millis(6500),
         ..settings(dir.path())
     };
     let measured = measure(&settings, None, &mut |_| {}).expect("measured");
