@@ -130,6 +130,10 @@ fn a_sound_frame_of_other_sizes_is_refused() {
         let error = decode(&with_its_checksums(forged)).expect_err("another count");
         assert_eq!(error.kind, FormatErrorKind::Invalid, "{error}");
     }
+    let mut forged = bytes.clone();
+    forged[STORED_BYTES_AT] -= 1;
+    let error = decode(&with_its_checksums(forged)).expect_err("less than its chains");
+    assert_eq!(error.kind, FormatErrorKind::Invalid, "{error}");
     for change in [-1_i8, 1] {
         let mut forged = bytes.clone();
         let length = &mut forged[DIRECTORY_BYTES_AT];
