@@ -61,7 +61,7 @@ fn pack(bytes: &[u8]) -> Vec<u8> {
     let crc = hindsight_format::checksum::block_crc(&stored[..length.min(stored.len())]);
     header[48..52].copy_from_slice(&crc.to_le_bytes());
     let header = with_checksum(header, 8, b"pack");
-    [&header, &*stored].concat()
+    [&header[..], &*stored].concat()
 }
 
 fuzz_target!(|input: (u8, &[u8])| {
