@@ -79,7 +79,7 @@ impl Store {
     }
 
     /// Where what is wrong is on the device, or where its place is for ever; 0 if it is nowhere.
-    pub(crate) fn place_of(&self, wrong: Location, place: Option<u64>) -> u64 {
+    fn place_of(&self, wrong: Location, place: Option<u64>) -> u64 {
         place.unwrap_or_else(|| self.locate(wrong).map_or(0, |(at, _)| at))
     }
 

@@ -227,9 +227,7 @@ impl Store {
         (block, seq): (u64, Seq),
         out: &mut [u8],
     ) -> Result<()> {
-        let read = self.pack_cache.decode(|decoder| pack.read((block, seq), decoder, out));
-        // Although its pack has the right checksum: no copy is better.
-        if read.inspect_err(|_| self.count_lost(self.place_of(location, None)))? {
+        if self.pack_cache.decode(|decoder| pack.read((block, seq), decoder, out))? {
             return Ok(());
         }
         let text = format!("the pack at {location} has no version {seq} of block {block}");

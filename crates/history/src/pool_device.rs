@@ -163,12 +163,6 @@ impl PoolDevice {
         }
     }
 
-    /// Counts a range that is wrong on every copy.
-    pub(crate) fn count_lost(&self, at: u64) {
-        self.checksum_errors.fetch_add(1, Ordering::Relaxed);
-        self.count(at, |counts| &mut counts.unrecoverable);
-    }
-
     /// The same as [`PoolDevice::heal`] for what may never have been written: nothing is wrong
     /// unless some copy is right.
     pub fn heal_if_known(&self, at: u64, buffer: &mut [u8], right: &Right<'_>) -> bool {

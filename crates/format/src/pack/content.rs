@@ -45,12 +45,13 @@ pub(super) struct Listed {
 }
 
 /// A directory, by columns.
-pub(super) fn encode_directory(listed: &[Listed], out: &mut Vec<u8>) {
-    out.clear();
+pub(super) fn encode_directory(listed: &[Listed]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(listed.len() * layout::VERSION_BYTES);
     listed.iter().for_each(|l| out.extend_from_slice(&l.version.block.to_le_bytes()));
     listed.iter().for_each(|l| out.extend_from_slice(&l.version.seq.0.to_le_bytes()));
     listed.iter().for_each(|l| out.extend_from_slice(&l.version.crc.to_le_bytes()));
     listed.iter().for_each(|l| out.extend_from_slice(&l.chain_bytes.to_le_bytes()));
+    out
 }
 
 /// A directory of so many versions. In one frame with them it says nothing of chains.

@@ -172,6 +172,7 @@ impl PackDecoder {
     /// # Errors
     /// Those of [`PackDecoder::open`] and [`StoredPack::read`].
     pub fn decode(&mut self, header: &PackHeader, bytes: &[u8]) -> Result<Pack> {
+        let bytes = &bytes[..bytes.len().min(header.total_bytes())];
         self.open(header, bytes.to_vec())?.unpack(self)
     }
 
