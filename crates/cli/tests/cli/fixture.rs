@@ -73,7 +73,18 @@ impl Fixture {
 
     /// A server with more flags.
     pub fn with(dir: TempDir, flags: &[&str]) -> Fixture {
-        let mut child = hindsight()
+        Fixture::of(hindsight(), dir, flags)
+    }
+
+    /// A server with more variables in its environment.
+    pub fn in_environment(variables: &[(&str, &str)]) -> Fixture {
+        let mut command = hindsight();
+        command.envs(variables.iter().copied());
+        Fixture::of(command, tempfile::tempdir().expect("directory"), &[])
+    }
+
+    fn of(mut command: Command, dir: TempDir, flags: &[&str]) -> Fixture {
+        let mut child = command
             .args(["serve", "--pool-size", "1GiB", "--memory", "32MiB", "--log-level", "warn"])
             .args(["--nbd", "127.0.0.1:0", "--http", "127.0.0.1:0", "--pool"])
             .arg(dir.path().join("pool"))

@@ -62,20 +62,22 @@ fn limit(fixture: &Fixture, bytes: Option<u64>) {
 
 #[test]
 fn a_panic_of_any_thread_ends_readiness_at_once_and_the_process_soon() {
-    // No address space for one more stack, of 2 MiB: the thread that the first request needs cannot
-    // begin, and its caller panics. The background has all room but that for what it needs
-    // meanwhile: without memory the process would be gone before anybody asks it.
+    // No address space for one more stack: the thread that the first request needs cannot begin,
+    // and its caller panics. Stacks are so large that there is room for all but them: a process
+    // without memory is gone before anybody asks it.
+    const STACK_KIB: u64 = 256 << 10;
     let limited = || {
-        let fixture = Fixture::new();
+        let stack = (STACK_KIB << 10).to_string();
+        let fixture = Fixture::in_environment(&[("RUST_MIN_STACK", &stack)]);
         let status = fs::read_to_string(format!("/proc/{}/status", fixture.pid()));
         let status = status.expect("it runs");
         let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).expect("a size");
         let size_kib: u64 = size.trim().trim_end_matches(" kB").parse().expect("a number");
-        limit(&fixture, Some((size_kib + 2047) << 10));
+        limit(&fixture, Some((size_kib + STACK_KIB - 1) << 10));
         fixture
     };
     let mut fixture = limited();
-    // Seldom a thread of the start is there still, or its stack.
+    // Seldom a thread of the start is there still.
     let mut starts = 1;
     while !fixture.http("/healthz").is_empty() {
         starts += 1;
