@@ -8,6 +8,8 @@
 //! 3. A zone that is freed stays backed, and is the first to be used again. More of them than
 //!    `SPARED_MAX` beyond those of 2 are given back to the device, a piece at a time, and only
 //!    while they are free.
+//! 4. A zone that was used when the table was built is not *known* below: the layers there heard of
+//!    its space in an earlier opening. They are told before it is used again.
 //!
 //! Knows nothing of what a zone holds: the catalogue says which zones are used, and this table is
 //! built from it at each opening.
@@ -32,6 +34,8 @@ const SPARED_SHARE: u32 = 32;
 #[derive(Debug)]
 pub struct Zones {
     states: Vec<State>,
+    /// The zones whose space was reserved in an earlier opening, and not since.
+    unknown: Vec<bool>,
     free_count: u32,
     backed_count: u32,
     reserve_count: u32,
@@ -63,6 +67,7 @@ impl Zones {
     pub fn new(count: u32, reserve_count: u32) -> Zones {
         Zones {
             states: vec![State::Free; count as usize],
+            unknown: vec![false; count as usize],
             free_count: count,
             backed_count: 0,
             reserve_count,
@@ -75,6 +80,7 @@ impl Zones {
     pub fn extend(&mut self, count: u32, reserve_count: u32) {
         let more = count.checked_sub(self.count()).expect("a pool only grows");
         self.states.resize(count as usize, State::Free);
+        self.unknown.resize(count as usize, false);
         self.free_count += more;
         self.reserve_count = reserve_count;
     }
@@ -85,6 +91,7 @@ impl Zones {
             None | Some(State::Used) => false,
             Some(_) => {
                 self.take(zone as usize);
+                self.unknown[zone as usize] = true;
                 true
             }
         }
@@ -97,6 +104,18 @@ impl Zones {
             return None;
         }
         self.take_lowest(State::FreeBacked)
+    }
+
+    /// Whether the layers below know that a zone has its space.
+    #[must_use]
+    pub fn is_known(&self, zone: u32) -> bool {
+        !self.unknown[zone as usize]
+    }
+
+    /// The layers below have reserved the space of a zone that was taken, or said that they cannot.
+    pub fn tried(&mut self, zone: u32, is_backed: bool) {
+        self.unknown[zone as usize] &= !is_backed;
+        self.free(zone, is_backed);
     }
 
     /// Takes the lowest zone whose space the caller must reserve on the device before it is used.
@@ -238,6 +257,20 @@ mod tests {
         zones.free(2, false);
         assert_eq!(zones.free_count(), 1);
         assert_eq!(zones.take_unbacked(Purpose::Reclaim), Some(2));
+    }
+
+    #[test]
+    fn a_zone_that_was_used_before_is_known_once_it_was_reserved_again() {
+        let mut zones = Zones::new(4, 0);
+        assert!(zones.occupy(2) && !zones.is_known(2) && zones.is_known(1));
+        zones.free(2, true);
+        assert_eq!(zones.take_backed(Purpose::Data), Some(2));
+        assert!(!zones.is_known(2), "freed is not reserved");
+        zones.tried(2, false);
+        assert_eq!((zones.backed_count(), zones.is_known(2)), (0, false), "there was no room");
+        assert_eq!(zones.take_unbacked(Purpose::Data), Some(0));
+        zones.tried(0, true);
+        assert!(zones.take_backed(Purpose::Data) == Some(0) && zones.is_known(0));
     }
 
     #[test]

@@ -94,10 +94,11 @@ impl Room {
         loop {
             let unbacked = {
                 let mut zones = self.zones.lock();
-                if let Some(zone) = zones.take_backed(purpose) {
-                    return Ok(zone);
+                match zones.take_backed(purpose) {
+                    Some(zone) if zones.is_known(zone) => return Ok(zone),
+                    None => zones.take_unbacked(purpose),
+                    unknown => unknown,
                 }
-                zones.take_unbacked(purpose)
             };
             let Some(zone) = unbacked else { break };
             if !self.back(zone)? {
@@ -122,7 +123,7 @@ impl Room {
     /// full.
     fn back(&self, zone: u32) -> Result<bool> {
         let backed = self.device.allocate(self.zone_offset(zone), self.zone_bytes);
-        self.zones.lock().free(zone, backed.is_ok());
+        self.zones.lock().tried(zone, backed.is_ok());
         match backed {
             Ok(()) => {
                 self.device_full.store(false, Ordering::Release);
@@ -150,7 +151,7 @@ impl Room {
             };
             let Some(zone) = zone else { break };
             match self.device.allocate(self.zone_offset(zone), self.zone_bytes) {
-                Ok(()) => self.zones.lock().free(zone, true),
+                Ok(()) => self.zones.lock().tried(zone, true),
                 Err(e) => {
                     if e.kind == DeviceErrorKind::Full {
                         self.device_full.store(true, Ordering::Release);

@@ -1,5 +1,6 @@
 //! A pool whose device fills up before its zones do: a sparse file beside other files (promise 7).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use block::{BlockDevice, MediaDevice};
@@ -131,6 +132,39 @@ fn zones_that_were_freed_are_used_again_and_neither_given_back_nor_reserved() {
         assert_eq!(asked(&rig.media, op), []);
     }
     assert!((0..2048).all(|block| hook::get(&volume, block) == 9));
+}
+
+/// A write buffer takes only what it knows to have its space, and knows nothing of what an earlier
+/// opening reserved.
+#[test]
+fn zones_that_an_earlier_opening_used_are_reserved_once_more_before_they_are_used_again() {
+    let rig = hook::Rig::new(128 << 20, MIB as u64);
+    let pool = rig.open();
+    drop(hook::make(&pool, Granularity::EveryWrite, hook::SECOND_NS));
+    let turn = |pool: &Pool, turn: u8| {
+        let volume = pool.volume("v").expect("made");
+        (0..2048).for_each(|block| _ = hook::put(&volume, block, turn));
+        rig.clock.advance(2 * hook::SECOND_NS);
+        settle(pool);
+    };
+    (0..8).for_each(|n| turn(&pool, n));
+    pool.close().expect("closed");
+    drop(pool);
+    rig.media.start_log();
+    let pool = rig.open();
+    (0..32).for_each(|n| turn(&pool, n));
+    let (mut reserved, mut unknown) = (BTreeSet::new(), BTreeSet::new());
+    for record in rig.media.take_log() {
+        let zone = record.offset / MIB as u64;
+        match record.op {
+            Op::Allocate => assert!(reserved.insert(zone), "zone {zone} twice"),
+            Op::Discard => _ = reserved.remove(&zone),
+            Op::Write if !reserved.contains(&zone) => _ = unknown.insert(zone),
+            _ => {}
+        }
+    }
+    // The superblock, the catalogue, and what was made ready before.
+    assert!(reserved.len() >= 30 && unknown.len() <= 8, "{reserved:?}, not reserved: {unknown:?}");
 }
 
 #[test]
