@@ -9,7 +9,8 @@
 //!    `SPARED_MAX` beyond those of 2 are given back to the device, a piece at a time, and only
 //!    while they are free.
 //! 4. A zone that was used when the table was built is not *known* below: the layers there heard of
-//!    its space in an earlier opening. They are told before it is used again.
+//!    its space in an earlier opening. They are told before it is used again, but for those of 2 on
+//!    a device that is full.
 //!
 //! Knows nothing of what a zone holds: the catalogue says which zones are used, and this table is
 //! built from it at each opening.
