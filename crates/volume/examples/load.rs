@@ -8,13 +8,14 @@
 //!
 //! What is real: everything the engine does; all checksums; every byte of headers, map runs and
 //! catalogue goes to the file. What is not: the payload. Every block written holds zeros, and
-//! [`HollowDevice`] does not write slices of whole blocks of zeros: the file has a hole there,
+//! [`HollowDevice`] does not write slices of whole blocks of zeros to segments: the file has a hole,
 //! which reads as zeros, so reads and checksums are still checked against what was written. 10^8
 //! writes would else take 400 GB. So no figure of this load says anything of a disk's speed with
 //! payload, nor of the page cache that payload would compete for.
 //!
 //! Memory is that of this process, which has no sockets and no NBD sessions.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::io::IoSlice;
 use std::path::Path;
@@ -27,6 +28,7 @@ use env::{Entropy, FileMedia, RealClock, RealEntropy};
 use hindsight_volume::{
     Budget, Machine, Pool, PoolFormat, PoolOptions, Volume, VolumeSpec, WriteOp,
 };
+use parking_lot::Mutex;
 use units::{Moment, Seq};
 
 const BLOCK: u64 = 4096;
@@ -37,9 +39,14 @@ const BATCH: u64 = 64;
 const FLUSH_EVERY: u64 = 1 << 20;
 const STEP_BYTES: u64 = 8 << 20;
 
-/// A device that leaves holes where blocks of zeros are written.
+/// How a segment begins (docs/format/segment.md).
+const SEGMENT_MAGIC: &[u8] = b"HSEGMENT";
+
+/// A device that leaves holes where blocks of zeros are written to segments.
 struct HollowDevice {
     inner: MediaDevice,
+    /// The zones in which segments are.
+    segments: Mutex<BTreeSet<u64>>,
 }
 
 fn is_hollow(slice: &[u8]) -> bool {
@@ -58,13 +65,21 @@ impl BlockDevice for HollowDevice {
     }
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> DeviceResult<()> {
         let zone_bytes = PoolFormat::default().zone_bytes;
+        let zone = offset / zone_bytes;
         if offset.is_multiple_of(zone_bytes) {
-            // A segment begins, perhaps where another was.
-            self.inner.discard(offset, zone_bytes)?;
+            let is_segment = slices.first().is_some_and(|slice| slice.starts_with(SEGMENT_MAGIC));
+            if is_segment {
+                // Perhaps where another was.
+                self.inner.discard(offset, zone_bytes)?;
+                self.segments.lock().insert(zone);
+            } else {
+                self.segments.lock().remove(&zone);
+            }
         }
+        let is_segment = self.segments.lock().contains(&zone);
         let mut at = offset;
         for slice in slices {
-            if !is_hollow(slice) {
+            if !(is_segment && is_hollow(slice)) {
                 self.inner.write_at(at, &[IoSlice::new(slice)])?;
             }
             at += slice.len() as u64;
@@ -104,7 +119,7 @@ fn run(path: &Path, writes: u64, rounds: u64) -> Outcome<()> {
     let pool_bytes = (writes * BLOCK / 10 * 11 + (4 << 30)).next_multiple_of(32 << 20);
     let media = FileMedia::create(path, pool_bytes)?;
     let inner = MediaDevice::new(Arc::new(media));
-    let device: Arc<dyn BlockDevice> = Arc::new(HollowDevice { inner });
+    let device: Arc<dyn BlockDevice> = Arc::new(HollowDevice { inner, segments: Mutex::default() });
     let machine =
         Machine { clock: Arc::new(RealClock::new()), entropy: Arc::new(RealEntropy::default()) };
     Pool::create(&device, &machine, &PoolFormat::default())?;
