@@ -8,10 +8,10 @@
 //!
 //! What is real: everything the engine does; all checksums; every byte of headers, map runs and
 //! catalogue goes to the file. What is not: the payload. Every block written holds zeros, and
-//! [`HollowDevice`] does not write slices of whole blocks of zeros to segments: the file has a hole,
-//! which reads as zeros, so reads and checksums are still checked against what was written. 10^8
-//! writes would else take 400 GB. So no figure of this load says anything of a disk's speed with
-//! payload, nor of the page cache that payload would compete for.
+//! [`HollowDevice`] does not write slices of whole blocks of zeros to segments: the file has a hole
+//! there, which reads as zeros, so reads and checksums are still checked against what was written.
+//! 10^8 writes would else take 400 GB. So no figure of this load says anything of a disk's speed
+//! with payload, nor of the page cache that payload would compete for.
 //!
 //! Memory is that of this process, which has no sockets and no NBD sessions.
 
