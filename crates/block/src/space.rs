@@ -9,8 +9,7 @@
 //!    `SPARED_MAX` beyond those of 2 are given back to the device, a piece at a time, and only
 //!    while they are free.
 //! 4. A zone that was used when the table was built is not *known* below: the layers there heard of
-//!    its space in an earlier opening. They are told before it is used again, but for those of 2 on
-//!    a device that is full.
+//!    its space in an earlier opening.
 //!
 //! Knows nothing of what a zone holds: the catalogue says which zones are used, and this table is
 //! built from it at each opening.
@@ -35,7 +34,7 @@ const SPARED_SHARE: u32 = 32;
 #[derive(Debug)]
 pub struct Zones {
     states: Vec<State>,
-    /// The zones whose space was reserved in an earlier opening, and not since.
+    /// The zones whose space was reserved in an earlier opening, and neither since nor given back.
     unknown: Vec<bool>,
     free_count: u32,
     backed_count: u32,
@@ -113,10 +112,9 @@ impl Zones {
         !self.unknown[zone as usize]
     }
 
-    /// The layers below have reserved the space of a zone that was taken, or said that they cannot.
-    pub fn tried(&mut self, zone: u32, is_backed: bool) {
-        self.unknown[zone as usize] &= !is_backed;
-        self.free(zone, is_backed);
+    /// The layers below know now.
+    pub fn note_known(&mut self, zone: u32) {
+        self.unknown[zone as usize] = false;
     }
 
     /// Takes the lowest zone whose space the caller must reserve on the device before it is used.
@@ -153,6 +151,7 @@ impl Zones {
             let is_backed = |&i: &usize| self.states[i] == State::FreeBacked;
             let zone = (0..self.states.len()).rev().find(is_backed)?;
             self.states[zone] = State::Free;
+            self.unknown[zone] = false;
             self.backed_count -= 1;
             let zone = u32::try_from(zone).expect("a table has at most 2^32 zones");
             self.giving = Some(Giving { zone, given_bytes: 0 });
@@ -261,17 +260,18 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_that_was_used_before_is_known_once_it_was_reserved_again() {
+    fn a_zone_that_was_used_before_is_unknown_until_it_is_noted_or_given_back() {
         let mut zones = Zones::new(4, 0);
         assert!(zones.occupy(2) && !zones.is_known(2) && zones.is_known(1));
         zones.free(2, true);
         assert_eq!(zones.take_backed(Purpose::Data), Some(2));
         assert!(!zones.is_known(2), "freed is not reserved");
-        zones.tried(2, false);
-        assert_eq!((zones.backed_count(), zones.is_known(2)), (0, false), "there was no room");
-        assert_eq!(zones.take_unbacked(Purpose::Data), Some(0));
-        zones.tried(0, true);
-        assert!(zones.take_backed(Purpose::Data) == Some(0) && zones.is_known(0));
+        zones.free(2, true);
+        assert_eq!(zones.next_giving(false).map(|giving| giving.zone), Some(2));
+        assert!(zones.is_known(2), "nobody takes it but by way of the device");
+        assert!(zones.occupy(3) && !zones.is_known(3));
+        zones.note_known(3);
+        assert!(zones.is_known(3));
     }
 
     #[test]

@@ -94,11 +94,15 @@ impl Room {
         loop {
             let unbacked = {
                 let mut zones = self.zones.lock();
-                match zones.take_backed(purpose) {
-                    Some(zone) if zones.is_known(zone) => return Ok(zone),
-                    None => zones.take_unbacked(purpose),
-                    unknown => unknown,
+                if let Some(zone) = zones.take_backed(purpose) {
+                    let is_known = zones.is_known(zone);
+                    drop(zones);
+                    if !is_known {
+                        self.reserve_again(zone);
+                    }
+                    return Ok(zone);
                 }
+                zones.take_unbacked(purpose)
             };
             let Some(zone) = unbacked else { break };
             if !self.back(zone)? {
@@ -119,11 +123,20 @@ impl Room {
         })
     }
 
+    /// Reserves the space of a zone once more that an earlier opening reserved: a write buffer
+    /// takes only what it was told of. Where that cannot be, the zone is used without: a full XFS
+    /// refuses it though the space is there.
+    fn reserve_again(&self, zone: u32) {
+        if self.device.allocate(self.zone_offset(zone), self.zone_bytes).is_ok() {
+            self.zones.lock().note_known(zone);
+        }
+    }
+
     /// Reserves the space of a zone that was taken, and gives it back; false when the device is
     /// full.
     fn back(&self, zone: u32) -> Result<bool> {
         let backed = self.device.allocate(self.zone_offset(zone), self.zone_bytes);
-        self.zones.lock().tried(zone, backed.is_ok());
+        self.zones.lock().free(zone, backed.is_ok());
         match backed {
             Ok(()) => {
                 self.device_full.store(false, Ordering::Release);
@@ -151,7 +164,7 @@ impl Room {
             };
             let Some(zone) = zone else { break };
             match self.device.allocate(self.zone_offset(zone), self.zone_bytes) {
-                Ok(()) => self.zones.lock().tried(zone, true),
+                Ok(()) => self.zones.lock().free(zone, true),
                 Err(e) => {
                     if e.kind == DeviceErrorKind::Full {
                         self.device_full.store(true, Ordering::Release);
